@@ -1,10 +1,10 @@
-# `make` alone prints what there is. The first target that needs Python makes .venv; nothing has to be installed before.
+# `make` alone prints the targets. The first target that needs Python makes .venv; install nothing before.
 
 VENV := .venv
 PY := $(VENV)/bin/python
 MANAGE := $(PY) manage.py
 PIP := $(PY) -m pip --disable-pip-version-check install -qq
-# Nothing is installed but the very files that were locked.
+# Only the locked files are installed.
 LOCKED := $(PIP) --require-hashes
 REQUIREMENTS := base cli local archive otel dev bench audit
 UV := uv==0.13.9
@@ -113,7 +113,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	@$(LOCKED) -r requirements/dev.txt
 	@touch $@
 
-# An environment of its own: these need not agree with what they look at.
+# An environment of its own: the versions of these tools need not agree with those of the packages that they check.
 $(VENV)/.audit: requirements/audit.txt $(VENV)/.made
 	@echo "Installing what lists and audits the dependencies (once)" >&2
 	@$(PY) -m venv --clear $(VENV)/audit

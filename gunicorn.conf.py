@@ -13,11 +13,12 @@ from scheduler_project.environment import load
 _platform, _engine = load()
 
 _port = os.environ.get("PORT")
-# Loopback unless told otherwise: TLS, and whoever is let in, are the proxy's business.
+# Loopback unless PORT is set: the proxy handles TLS and decides which callers get in.
 bind = f"0.0.0.0:{_port}" if _port else "127.0.0.1:8000"
 
-# An event stream or a waiting claim holds a thread for up to a minute: there are threads for all that may wait, and
-# some for the rest. Connections that have not sent a whole request hold none, and are bounded in number and time.
+# An event stream or a waiting claim holds a thread for up to a minute. There are threads for all calls that may wait,
+# and some for the rest. Connections that have not sent a whole request hold no thread, and are bounded in number and
+# time.
 worker_class = "scheduler_project.web.worker.Worker"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
 threads = _engine.long_polls + 8
@@ -25,15 +26,16 @@ worker_connections = 2000
 _, _most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (_most, _most))
 
-# Whom to believe that a call came over TLS. No header says what the path of a call is.
+# The proxies that are trusted to say that a call came over TLS. No header sets the path of a call.
 forwarded_allow_ips = ",".join(map(str, _platform.trusted_proxies))
 forwarder_headers = ""
 
-# A process that has not come round for so long is killed. No request comes near it: they run in threads.
+# Seconds after which a process whose event loop does not turn is killed. No request comes near the limit: they run in
+# threads.
 timeout = 30
-# How long requests may go on after SIGTERM. Streams are cut: their clients connect again and miss nothing.
+# Requests may go on this long after SIGTERM. Streams are cut: their clients connect again and miss nothing.
 graceful_timeout = 10
-# Longer than most proxies keep an idle connection, so that it is they who close it and no request meets a closing one.
+# Longer than most proxies keep an idle connection, so that the proxy closes it and no request meets a closing one.
 keepalive = 75
 
 # A disk that stalls must not look like a process that hangs.

@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def _run(stage: Stage, name: str, *, scale: float, tables: bool) -> bool:
-    """Run one bench and print what it found. A bench that fails says why and leaves the others their turn."""
+    """Run one bench and print its result. A bench that fails says why, and the other benches still get their turn."""
     try:
         report = BENCHES[name](stage, scale=scale)
     except BenchError as error:

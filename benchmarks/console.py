@@ -1,8 +1,9 @@
 """Console: each page as a superuser opens it, over a small installation and over millions of jobs and triggers.
 
-The peer is the console itself with little to show. A page is asked for in this process, so its time is the server's
-alone: views, templates and queries; the median of a few, after one that warms up. Lists are opened with each tab or
-filter that they link to, charts and tenants over tallies of 90 days. What is due is due and nothing serves it.
+The peer is the console itself with little to show. Pages are requested in this process, so the time of a page is the
+server's alone: views, templates and queries. It is the median of a few requests, after one that warms up. Lists are
+opened with each tab or filter that they link to, charts and tenants over tallies of 90 days. Due triggers stay due:
+nothing serves them.
 """
 
 import re
@@ -23,19 +24,19 @@ from benchmarks.stage import BenchError, Stage
 
 JOBS, TRIGGERS = (1_000, 5_000_000), (1_000, 10_000_000)
 TENANTS, TYPES = 100, 5
-#: Of the tenant whose page is opened: due, with nobody to serve them.
+#: Due triggers of the tenant whose page is opened; nothing serves them.
 BACKLOG = 100_000
 DAYS, RECENT_HOURS = 90, 26
 ONE_IN_DEAD = 500
 ROUNDS = 5
 MOST_MS, MOST_QUERIES = 150, 25
-#: What Prometheus reads of the same tables.
+#: The scrape by Prometheus, which reads the same tables.
 SCRAPE = "scrape of /metrics"
 EVERY, FIRST_IN = timedelta(days=365), timedelta(hours=2)
 #: Links of a list to itself: its tabs and filters.
 _OWN_LINK = re.compile(r'href="(\?[^"#]+)"')
 MAX_LINKS = 30
-#: What a page answers that only takes a form, or nothing without parameters.
+#: Answers of pages that only take a form, or that show nothing without parameters.
 ASKS_FOR_MORE = (404, 405)
 _DEAD = """
     UPDATE jobs_trigger SET state = 'dead', reason = 'exhausted' WHERE get_byte(uuid_send(id), 15) < 1
@@ -44,7 +45,7 @@ _DEAD = """
 
 @dataclass(frozen=True)
 class Asked:
-    """What one page took: the median of its server time, and its queries."""
+    """The cost of one page: the median of its server time, and its number of queries."""
 
     ms: float
     queries: int
@@ -113,7 +114,7 @@ def _fill(stage: Stage, jobs: int, triggers: int, *, backlog: int) -> None:
 
 
 def _write_tallies(stage: Stage, first_tenant: int) -> None:
-    """As they are after 90 days: hours of each tenant and type, and the minutes that are kept beside them."""
+    """Write tallies as they are after 90 days: hours of each tenant and type, and the minutes kept beside them."""
     from jobs.models.tally import ActivityHour, ActivityMinute
 
     pairs = TENANTS * TYPES
@@ -139,7 +140,7 @@ def _write_tallies(stage: Stage, first_tenant: int) -> None:
 
 
 def _ask_all(stage: Stage, *, what: str) -> Iterator[tuple[str, Asked]]:
-    """Each page's address, without ids, and what it took."""
+    """Each page's address, without ids, and its cost."""
     from django.contrib.auth.models import User
     from django.test import Client
     from django.test.utils import setup_test_environment, teardown_test_environment
@@ -184,13 +185,13 @@ def _addresses() -> Iterator[tuple[str, str]]:
 
 
 def _links(client: Any, address: str) -> list[str]:
-    """Tabs and filters that the page links to, of itself."""
+    """The page's links to itself: its tabs and filters."""
     page = client.get(address).content.decode().replace("&amp;", "&")
     return sorted(set(_OWN_LINK.findall(page)))[:MAX_LINKS]
 
 
 def ask(client: Any, address: str, **headers: str) -> Asked:
-    """What it takes to get a page; ``headers`` of a call of the API."""
+    """The cost of getting a page; ``headers`` are those of a call of the API."""
 
     def get() -> None:
         answer = client.get(address, follow=True, headers=headers)
@@ -201,7 +202,7 @@ def ask(client: Any, address: str, **headers: str) -> Asked:
 
 
 def _time(action: Callable[[], object]) -> Asked:
-    """What it takes: the median of a few, after one that warms up."""
+    """The cost of an action: the median of a few calls, after one that warms up."""
     from django.db import connection
 
     def once() -> float:

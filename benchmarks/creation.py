@@ -1,8 +1,9 @@
 """Creation: jobs created over HTTP against gunicorn, beside services that do less, served alike in the same run.
 
-Carillon is started as README has it; the peers by gunicorn's own worker, with as many processes and threads. All
+Carillon is started as README says; the peers run in gunicorn's own worker, with as many processes and threads. All
 commit to the same durable Postgres. One client calls without a pause, then ``CLIENTS`` do; the contestants take turns.
-Then bulks, a page of the list, and immediate webhooks at a fixed rate, from the call to their arrival.
+Then the bench measures bulks, a page of the list, and immediate webhooks at a fixed rate, from the call to their
+arrival.
 """
 
 import json
@@ -31,7 +32,7 @@ INSERT, ENTRIES, TASK = "bare view, one INSERT", "DRF, PeriodicTask", "bare view
 
 @dataclass
 class Contestant:
-    """A service that creates what ``body`` describes, and what was measured of it."""
+    """A service that creates the object that ``body`` describes, and its measured figures."""
 
     name: str
     url: str

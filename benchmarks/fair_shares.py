@@ -1,7 +1,7 @@
 """The shares of equally backlogged tenants with weights 1 : 2 : 3, and of the four priorities within each.
 
-All are as deep, so the heaviest tenant's critical triggers run out first. What started until four fifths of those had
-is counted: until then every tenant had some of every priority waiting.
+All backlogs are equally deep, so the heaviest tenant's critical triggers run out first. The bench counts the starts
+until four fifths of these have started: until then every tenant has triggers of every priority waiting.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Shares:
     counted: int
 
     def worst(self) -> float:
-        """How far, relative to its due, the tenant furthest off its share is."""
+        """The largest distance of a tenant's share from its due, relative to that due."""
         whole = sum(WEIGHTS.values())
         return max(abs(self.tenants[slug] * whole / weight - 1) for slug, weight in WEIGHTS.items())
 

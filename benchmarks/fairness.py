@@ -1,13 +1,13 @@
 """Fairness: one tenant has a million triggers due; how late do nine small tenants and an urgent one start beside it?
 
 Each small tenant has ten triggers due at once every five seconds, the urgent one a critical trigger every second. They
-are watched for a minute in the midst of the flood, not to its end; what has not started when the watch ends counts as
-that late. No tenant has a cap, so only the shares protect them.
+are watched for a minute in the midst of the flood, not to its end. A trigger that has not started when the watch ends
+counts as late as it is then. No tenant has a cap, so only the shares protect them.
 
-The peer is the same beside a flood in raw Celery's one queue, large enough to outlast the watch.
+The peer is the same load beside a flood in raw Celery's one queue; that flood is large enough to outlast the watch.
 
-Then the shares themselves: three tenants of weights 1 : 2 : 3, each with as many triggers due of each of the four
-priorities, counted while all of them still have some.
+Then the shares themselves are measured: three tenants of weights 1 : 2 : 3 have equally many triggers due of each of
+the four priorities, and starts are counted while all tenants still have some of each.
 """
 
 import time

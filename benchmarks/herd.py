@@ -1,11 +1,11 @@
-"""Herd: thousands of schedules due at one instant; how long until all have been executed, and what the leader weighs.
+"""Herd: thousands of schedules due at one instant; how long until all have been executed, in how much memory?
 
-First beside RedBeat, django-celery-beat and APScheduler, for 1,000 and for 5,000 schedules. A peer is given a minute
-and is rated by what it managed in it. Then Carillon alone for herds up to a million, which shows how time and memory
-grow. Every clock starts at the instant all of them are due. Ours stops at the last success that Postgres recorded, a
-peer's at the last start that it stamped.
+First Carillon runs beside RedBeat, django-celery-beat and APScheduler, with 1,000 and with 5,000 schedules. A peer has
+a minute and is rated by the executions that it managed in it. Then Carillon runs alone, with herds up to a million,
+which shows how time and memory grow. Every clock starts at the instant at which all of them are due. Carillon's stops
+at the last success that Postgres recorded, a peer's at the last start that the peer stamped.
 
-A herd is registered some seconds ahead, a large one before it enters the look-ahead window, as schedules usually are.
+A herd is registered some seconds ahead, a large one before it enters the look-ahead, as schedules usually are.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from benchmarks.stage import BenchError, Stage
 
 BESIDE_PEERS = (1_000, 5_000)
 ALONE = (10_000, 100_000, 1_000_000)
-#: Enough for a small herd to be materialized in.
+#: Long enough to materialize a small herd.
 LEAD, LEAD_EACH = timedelta(seconds=3), timedelta(microseconds=500)
 #: Longer than the look-ahead, so that nothing is materialized while jobs are still being registered.
 LONG_LEAD, LONG_FROM = timedelta(seconds=65), 20_000
@@ -28,7 +28,7 @@ TRIGGERS_PER_SECOND_AT_LEAST = 500
 
 @dataclass(frozen=True)
 class Course:
-    """What became of a herd of ``count``: ``done`` executed in ``seconds``; the scheduler's peak weight in MiB."""
+    """The result of a herd of ``count``: ``done`` were executed in ``seconds``; the scheduler's peak memory in MiB."""
 
     count: int
     done: int

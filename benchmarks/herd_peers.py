@@ -1,8 +1,8 @@
-"""The herd's other schedulers: RedBeat, django-celery-beat and APScheduler, each as its documentation has it run.
+"""The herd's other schedulers: RedBeat, django-celery-beat and APScheduler, each run as its documentation says.
 
 The beats have a Celery worker with as many processes as Carillon's; APScheduler executes in its own threads. An
-execution stamps its start and does nothing else. Each runs ``run(stage, count, patience_seconds)`` and returns how many
-were executed, the seconds since all were due, and the scheduler's peak weight in MiB.
+execution stamps its start and does nothing else. Each peer runs ``run(stage, count, patience_seconds)`` and returns how
+many schedules were executed, the seconds since all were due, and the scheduler's peak memory in MiB.
 """
 
 import time
@@ -13,7 +13,7 @@ from benchmarks.peers.schedulers import stamps
 from benchmarks.stage import WORKER_PROCESSES, BenchError, ManagedProcess, Stage
 
 PATIENCE_SECONDS = 60.0
-#: For registering (a peer does it one by one) and for starting, so that all are up and waiting when it is time.
+#: Time to register (a peer registers one by one) and to start, so that all are up and waiting when the herd falls due.
 LEAD_SECONDS, LEAD_SECONDS_EACH = 7.0, 0.005
 PACKAGE = "benchmarks.peers.schedulers"
 

@@ -1,7 +1,7 @@
 """History: the same load on an empty ledger, and on one with millions of ended triggers and their attempts.
 
-The peer is Carillon itself without a past. History is as old as retention lets it be, spread over its weeks, of jobs
-that go on being registered; it is analyzed before each measurement.
+The peer is Carillon itself without a past. The history is as old as retention allows, spread over its weeks, and of
+jobs that stay registered. It is analyzed before each measurement.
 """
 
 from datetime import timedelta
@@ -18,7 +18,7 @@ SIZES = (0, 1_000_000, 10_000_000)
 JOBS = 10_000
 DAYS = 80
 EVERY, FIRST_IN = timedelta(days=365), timedelta(days=2)
-#: Attempts are partitioned by week, and a ledger that grew by itself has them all.
+#: Attempts are partitioned by week, and a ledger that grew by itself has all these partitions.
 _PARTITIONS = """
     DO $$ DECLARE monday timestamptz; BEGIN
         FOR week IN 1..13 LOOP

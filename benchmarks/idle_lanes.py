@@ -1,8 +1,8 @@
-"""Idle lanes: what a turn of the leader costs beside 60,000 lanes whose triggers are not due yet.
+"""Idle lanes: the cost of a leader's turn beside 60,000 lanes whose triggers are not due yet.
 
-15,000 tenants have one trigger in each of the four priorities, due in an hour: the peer is Carillon with four lanes.
-First turns with nothing due; then turns that dispatch ten triggers, which fall due together once a second, each of
-another lane. The workers take no time, and what they take is not counted.
+15,000 tenants have one trigger in each of the four priorities, due in an hour; the peer is Carillon with four lanes.
+First the bench measures turns with nothing due; then turns that dispatch ten triggers, which fall due together once a
+second, each of another lane. The workers take no time, and the time of their statement is not counted.
 """
 
 from dataclasses import dataclass
@@ -93,6 +93,6 @@ def _turns(stage: Stage, tenants: int, scale: float) -> Turns:
 
 
 def _settled(turns: list[Turn]) -> list[Turn]:
-    """Without the first second, in which a leader connects, opens queues and keeps house."""
+    """Without the first second, in which a leader connects, opens queues and does its housekeeping."""
     began = turns[0].ended + SECOND.total_seconds() if turns else 0.0
     return [turn for turn in turns if turn.began >= began]

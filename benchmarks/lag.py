@@ -1,11 +1,12 @@
-"""Lag: how late a handler starts after its trigger fell due, in calm and at half of what the machine can carry.
+"""Lag: how late a handler starts after its trigger fell due, in calm and at half of the machine's capacity.
 
-Ours is Postgres' own account: the trigger's start minus ``due_at``. Celery's beat keeps no account, so its tasks stamp
-their start. Its entries all count from the moment it loaded them, so the n-th firing of each is due n intervals after
-that moment, which is taken to be the one that makes the promptest execution of all have no lag whatever.
+Carillon's lag comes from Postgres' record: the trigger's start minus ``due_at``. Celery's beat keeps no record, so its
+tasks stamp their start. All its entries count from the moment at which it loaded them, so the n-th firing of each is
+due n intervals after that moment. The bench takes that moment to be the one with which the promptest execution of all
+has no lag.
 
 For the half, capacity is measured first: triggers a second from registered to succeeded. Then interval jobs fire at
-half that rate, and are watched once those firings are past that were materialized in one go when the jobs were new.
+half that rate. They are watched once the firings are past that were materialized in one go when the jobs were new.
 """
 
 import json
@@ -25,7 +26,7 @@ INTERVALS = [timedelta(seconds=2 + 8 * i / JOBS) for i in range(JOBS)]
 CAPACITY_TRIGGERS = 20_000
 FLEET_EVERY = timedelta(seconds=10)
 FLEET_LEAD = timedelta(seconds=20)
-#: The look-ahead's worth of firings that a new fleet has materialized at once.
+#: A new fleet's firings within the look-ahead are materialized at once; after this long they are past.
 SETTLING_SECONDS = 40.0
 
 
@@ -117,7 +118,7 @@ def _at_half(stage: Stage, seconds: float, scale: float) -> tuple[float, list[fl
 
 
 def settle_at_half(stage: Stage, scale: float) -> float:
-    """Measure capacity, in triggers a second, and have interval jobs fire at half of it from then on."""
+    """Measure capacity, in triggers a second, and make interval jobs fire at half of it from then on."""
     probe = carillon.add_one_time_jobs(stage, int(CAPACITY_TRIGGERS * scale), due_in=timedelta())
     capacity = probe.count / carillon.drain(stage, probe, what="Carillon: measuring capacity")
     jobs = int(capacity / 2 * FLEET_EVERY.total_seconds())
@@ -131,6 +132,6 @@ def settle_at_half(stage: Stage, scale: float) -> float:
 def _watch(
     stage: Stage, what: str, beat: ManagedProcess, worker: ManagedProcess, seconds: float
 ) -> tuple[float, float]:
-    """Let it go on for ``seconds``; the resident memory of beat and worker at the end, in MiB."""
+    """Watch for ``seconds``. Returns the resident memory of beat and worker at the end, in MiB."""
     stage.pause(what, seconds)
     return beat.rss_mib(), worker.rss_mib()

@@ -46,7 +46,7 @@ class Figures:
 
 
 def carry(stage: Stage, *, what: str, scale: float) -> Figures:
-    """Run the load on what is stored; the tenant ``bench`` must be there."""
+    """Run the load on the data that is stored; the tenant ``bench`` must be there."""
     turns = _turns(stage, what)
     rounds, count = (ROUNDS if scale >= SMALL else 1), int(TRIGGERS * scale)
     with carillon.running(stage, fresh=False) as (beat, _):
@@ -86,7 +86,7 @@ def _lags(stage: Stage, what: str, scale: float) -> list[float]:
 
 
 def _retire_fleet(stage: Stage, what: str) -> None:
-    """So that the next size is not measured with the firings of this one. What is in flight may end as it will."""
+    """Stop the fleet, so that its firings do not disturb the next size. Triggers in flight may end as they will."""
     with stage.db.transaction():
         stage.db.execute(
             "UPDATE jobs_job SET status = 'completed', next_fire_at = NULL "

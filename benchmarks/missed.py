@@ -1,8 +1,8 @@
-"""Missed: one job of a second's interval has 40,000 missed firings to be judged; who else is late meanwhile?
+"""Missed: one job that fires every second has 40,000 missed firings to decide; are others late meanwhile?
 
-The job fires every second, runs the latest of what it missed (``fire_once``) within a catch-up window of a day, and was
-kept from it for eleven hours: all of that is pending, and comes at once. Beside it twenty tenants fire a hundred times
-a second. The peer is the same twenty in calm, just before.
+The job fires every second and runs the latest of its missed firings (``fire_once``) within a catch-up window of a day.
+It could not fire for eleven hours: all these firings are pending, and come at once. Beside it twenty tenants fire a
+hundred times a second in all. The peer is the same twenty in calm, just before.
 """
 
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ MISSED = 40_000
 SECOND = timedelta(seconds=1)
 CALM_SECONDS, WATCH_SECONDS, MIN_SECONDS = 10.0, 40.0, 5.0
 POLL_SECONDS = 0.1
-#: The job's grace is a minute: what it missed later than this may not have been missed yet.
+#: The job's grace is a minute: firings due later than this may not have been missed yet.
 GRACE = timedelta(seconds=70)
 JOB = {
     "interval": SECOND,
@@ -35,7 +35,7 @@ _LEFT = """
 
 
 def measure(stage: Stage, *, scale: float) -> Report:
-    """Run the bench; ``scale`` shrinks what was missed and the watch."""
+    """Run the bench; ``scale`` shrinks the number of missed firings and the watch."""
     missed = max(100, int(MISSED * scale))
     watch = max(MIN_SECONDS, WATCH_SECONDS * min(1.0, scale))
     stage.empty()

@@ -1,4 +1,4 @@
-"""The others: twenty tenants with a hundred firings a second in all, whom a neighbour's trouble must not delay."""
+"""The others: twenty tenants with a hundred firings a second in all, which another tenant's trouble must not delay."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,14 +23,14 @@ class Others:
     until: datetime
 
     def lags(self, *, until: datetime | None = None) -> list[float]:
-        """How late (ms) each that fell due by ``until`` (by default the end) started. Not started: as late as it is."""
+        """How late (ms) each firing due by ``until`` (default: the end) started, or is by then if it has not."""
         slugs = [f"{self.name}-{n}" for n in range(TENANTS)]
         end = min(self.until, self.stage.value("SELECT clock_timestamp()"), until or self.until)
         return carillon.lags(self.stage, *slugs, since=self.since, until=end)
 
 
 def add(stage: Stage, name: str, *, seconds: float) -> Others:
-    """Let them fire for ``seconds``, from a second from now on."""
+    """Make them fire for ``seconds``, beginning a second from now."""
     jobs = max(1, int(seconds * PER_SECOND / TENANTS))
     spread = timedelta(seconds=seconds)
     since = carillon.add_backlog(
@@ -46,7 +46,7 @@ def figures(lags: list[float], failed: int) -> tuple[str, ...]:
 
 
 def json(lags: list[float], failed: int) -> dict[str, float]:
-    """The same under keys."""
+    """The same figures under keys."""
     return {
         "p50_ms": round(percentile(lags, 0.5), 1),
         "p99_ms": round(percentile(lags, 0.99), 1),

@@ -1,9 +1,9 @@
 """Outage: ten thousand minutely jobs come back after nine days; does on-time work notice, and how fast is catch-up?
 
 The peer is Carillon itself in calm: the same jobs without a past, just before, on the same machine. Their firings are
-spread over the minute, half of them by interval, half by cron; their misfire policies are mixed. Everything is clocked
-by Postgres. Then, while the system goes on, the ledger is audited by ``manage.py audit_firings``: a single firing of
-the nine days that has no record, or two, fails the bench.
+spread over the minute, half of them by interval, half by cron; their misfire policies are mixed. Lag is clocked
+by Postgres, the length of the catch-up by this process. Then, while the system goes on, ``manage.py audit_firings``
+audits the ledger: the bench fails if a single firing of the nine days has no record, or has two.
 """
 
 import json
@@ -22,7 +22,7 @@ AWAY = timedelta(days=9)
 SECONDS = 150.0
 #: Twice as long as the first burst takes, below.
 MIN_SECONDS = 20.0
-#: Not the warm-up's, whose jobs have no timeline: their firings cannot be audited.
+#: Not the warm-up's tenant: its jobs have no timeline, so their firings cannot be audited.
 TENANT = "away"
 MINUTE = timedelta(minutes=1)
 #: Three in a hundred want every single firing.
@@ -50,7 +50,7 @@ _PER_SECOND = (
 
 @dataclass(frozen=True)
 class Audit:
-    """How many instants were held against the ledger, how many differed, and how long that took, start-up included."""
+    """How many instants were checked against the ledger, how many differed, and how long that took, with start-up."""
 
     instants: int
     differences: int
@@ -59,7 +59,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Course:
-    """What was seen in ``SECONDS``. Seconds until every job was back on time, and until every policy had spoken.
+    """The figures of ``SECONDS``, and the seconds until every job was back on time and every policy had decided.
 
     ``first_lags`` are those of firings due in the first ten seconds, ``lags`` those of all after them.
     """
@@ -155,18 +155,18 @@ def _watch(stage: Stage, jobs: int, *, away: timedelta, seconds: float) -> Cours
 
 
 def _audit(stage: Stage) -> Audit:
-    """Audit everything on record beside the beat and worker at work. Raises ``BenchError`` when anything differs."""
+    """Audit everything on record while beat and worker are at work. Raises ``BenchError`` when anything differs."""
     began = time.monotonic()
     argv = ("manage.py", "audit_firings", "--tenant", TENANT, "--json")
     with stage.actor("audit", argv, may_end=True) as audit:
-        # With differences it ends with 1, which fails the bench with what it said.
+        # With differences the command ends with 1, and the bench fails with the command's output.
         stage.must("auditing the ledger", audit.ended, timeout_seconds=600)
     report = json.loads(audit.log.read_text().splitlines()[-1])
     return Audit(report["instants"], report["differences"], time.monotonic() - began)
 
 
 def _jobs(stage: Stage, count: int, away: timedelta) -> list[dict[str, Any]]:
-    """Every other one by cron, at one of the minute's sixty seconds; the others by interval, wherever in the minute."""
+    """Every other job by cron, at one of the minute's sixty seconds; the others by interval, at any time of it."""
     left: datetime = stage.value("SELECT clock_timestamp()") - away
     minute = left.replace(second=0, microsecond=0)
     jobs = []

@@ -1,9 +1,9 @@
-"""Overhead: what Carillon's own counts, and traces, cost a firing, beside the same Carillon without them.
+"""Overhead: the cost of Carillon's own counts, and of traces, for a firing, beside the same Carillon without them.
 
-Three ways take turns: as shipped; without counts; and with a tenth of all traces recorded, as shipped otherwise. Each
-turn has processes of its own and no-ops end to end, on emptied tables. Other work on the machine sways a rate more than
-the processor's time, so that is compared too: of beat, worker and Postgres together. Ratios are medians of those of the
-rounds.
+Three ways take turns: as shipped; without counts; and as shipped, but with a tenth of all traces recorded. Each turn
+has processes of its own and runs no-ops end to end, on emptied tables. Other work on the machine changes a rate more
+than the CPU time, so the CPU time of beat, worker and Postgres together is compared, too. A ratio is the median of the
+rounds' ratios.
 """
 
 from collections import defaultdict
@@ -69,7 +69,7 @@ def _ratio(found: Mapping[str, list[float]], of: str, to: str) -> float:
 
 
 def _turn(stage: Stage, name: str, count: int, way: Mapping[str, Any]) -> tuple[float, float]:
-    """Firings a second, and the processor's microseconds for one."""
+    """Firings a second, and the CPU microseconds of one."""
     with (
         carillon.running(stage, **way) as (beat, worker),
         processor_time(stage, beat=beat.process.pid, worker=worker.process.pid) as taken,

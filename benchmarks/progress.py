@@ -1,4 +1,4 @@
-"""Says what is going on: on one line that changes where there is a terminal, else now and then on a line of its own."""
+"""Shows what is going on: on one line that changes, in a terminal; otherwise now and then on a line of its own."""
 
 import sys
 import time

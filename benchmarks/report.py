@@ -1,4 +1,4 @@
-"""What a bench found, as a table for people and as one JSON line for programs."""
+"""The result of a bench, as a table for people and as one JSON line for programs."""
 
 import json
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class Report:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of ``values`` lie, by nearest rank. ``BenchError`` without any."""
+    """The value below which ``share`` (0 to 1) of ``values`` lie, by nearest rank. Raises ``BenchError`` if empty."""
     if not values:
         raise BenchError("nothing was measured: there was too little time, or nothing ran")
     ordered = sorted(values)

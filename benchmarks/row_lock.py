@@ -1,8 +1,8 @@
-"""Row lock: somebody holds a lock on a running trigger whose lease ran out; who else is late meanwhile?
+"""Row lock: a session holds a lock on a running trigger whose lease ran out; are others late meanwhile?
 
-As a psql left open does, or a handler that began a transaction and did not end it. The leader has to take the trigger
-back and cannot. Beside it twenty tenants fire a hundred times a second. The peer is the same twenty in calm, just
-before. Once the lock is gone the trigger has to be taken back.
+A psql that was left open does this, or a handler that began a transaction and did not end it. The leader must reap the
+trigger and cannot. Beside it twenty tenants fire a hundred times a second in all. The peer is the same twenty in calm,
+just before. Once the lock is gone the leader must reap the trigger.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from benchmarks.stage import Stage
 
 CALM_SECONDS, HELD_SECONDS, MIN_SECONDS = 10.0, 30.0, 8.0
 TAKEN_BACK_WITHIN_SECONDS = 60.0
-#: Until it is stuck, the leader is not to see it.
+#: The leader must not see the trigger before it is stuck.
 FAR = timedelta(hours=1)
 LEASE_LEFT = timedelta(seconds=1)
-#: It runs; its worker is not heard of any more.
+#: The trigger runs; its worker is gone.
 _STICK = """
     UPDATE jobs_trigger SET state = 'running', fence = 1, attempt_count = 1, worker = 'celery@gone',
            scheduled_for = now(), due_at = now(), queued_at = now(), started_at = now(),

@@ -1,8 +1,8 @@
-"""Runs: what lists of workflow runs, a run's graph and its explanation take with 100,000 runs of ten tasks on record.
+"""Runs: the cost of lists of workflow runs, of a run's graph and its explanation, with 100,000 runs of ten tasks.
 
-The peer is Carillon itself with 100. Pages are asked for in this process, as by ``console``: the time is the server's.
-Runs are spread over weeks; one in ten failed, with what came after the failure skipped, and one still goes on. Lists of
-jobs and triggers of the same database stand beside them.
+The peer is Carillon itself with 100. Pages are requested in this process, as in ``console``: the time is the server's.
+Runs are spread over weeks. One in ten failed, and the tasks after the failure were skipped; one run still goes on.
+Lists of jobs and triggers of the same database stand beside them.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Scale: 10,000 to five million registered jobs, nearly all of them far from due; what does a leader notice?
 
-The peer is Carillon itself with 10,000. At each size: a leader's turn with nothing due, no-ops a second from registered
-to succeeded, and the start lag of 200 firings a second. The registry grows from size to size and is analyzed each time.
+The peer is Carillon itself with 10,000. Measured at each size: a leader's turn with nothing due, no-ops a second from
+registered to succeeded, and the start lag at 200 firings a second. The registry grows from size to size and is analyzed
+each time.
 """
 
 from datetime import timedelta

@@ -1,8 +1,8 @@
-"""Schedules: what a million jobs of 200 expressions in 40 zones fire within 60 s, and next: the cost per job.
+"""Schedules: cost per job to compute a million jobs' firings within 60 s and the next; 200 expressions, 40 zones.
 
-Ours is the computation the materializer does, through the same shared plans and in its batches; the peer is croniter
-called once a job, on a sample drawn from the same jobs, because all of them would take minutes. No database has a part
-in it, and each is one Python process.
+Carillon's figure is that of the materializer's computation, through the same shared plans and in its batches. The peer
+is croniter, called once a job, on a sample drawn from the same jobs, because all of them would take minutes. No
+database is involved, and each is one Python process.
 """
 
 import random
@@ -75,7 +75,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
 
 
 def _expressions() -> list[str]:
-    """200 of them: every few minutes, hourly, daily, by weekday, by day of the month; none twice."""
+    """200 expressions: every few minutes, hourly, daily, by weekday, by day of the month; none twice."""
     made = [f"{offset}-59/{step} * * * *" for step in (5, 10, 15) for offset in range(1, 6)]
     made += ["* * * * *", "*/2 * * * *", "*/5 * * * *", "*/30 * * * *", "0 */6 * * *"]
     made += [f"{minute} * * * *" for minute in range(0, 60, 2)]
@@ -91,7 +91,7 @@ def _jobs(count: int) -> Iterator[Job]:
     draw = random.Random(20260615)
     expressions = _expressions()
     for _ in range(count):
-        # Built anew for each job, as rows from a database are.
+        # Built again for each job, as rows from a database are.
         since = datetime(NOW.year, NOW.month, NOW.day, NOW.hour, NOW.minute, NOW.second, tzinfo=UTC)
         expression, zone = draw.choice(expressions), draw.choice(ZONES)
         yield Job(ScheduleType.CRON.value, expression, "unix", zone, "vixie", since, None, None)

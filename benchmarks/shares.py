@@ -1,10 +1,11 @@
-"""Shares: 1,000 tenants of weights 1 to 8 have backlogs, and 256 slots are free at a time; who gets how much of them?
+"""Shares: 1,000 tenants of weights 1 to 8 have backlogs, and 256 slots are free at a time; how many does each get?
 
-What falls due first belongs to some tenants and last to others: a share must go by weight, not by age. Workers take no
-time, so that every turn of the leader has 256 slots, and it does not sleep. Ten seconds from the first start on are
-judged. A tenant's share is judged beyond one whole trigger, since none can be given a part of one. Its fair turn is as
-many starts of all tenants as have, by its weight, one of its own among them: starts are counted, not seconds, in which
-the machine may stand still. The peer is the weights.
+The triggers that fall due first belong to some tenants, the last ones to others: a share must go by weight, not by age.
+Workers take no time, so every turn of the leader has 256 slots, and the leader does not sleep. The bench judges the ten
+seconds from the first start on. A share may be off by one whole trigger without counting as off, since a tenant cannot
+be given a part of one. A tenant's fair turn is the number of starts of all tenants that contains, by its weight, one
+start of its own. Starts are counted, not seconds, because the machine may stand still for seconds. The peer is the
+weights.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ WEIGHTS = range(1, 9)
 TENANTS, MIN_TENANTS = 1_000, 80
 SLOTS = 256
 SECONDS = 10.0
-#: Triggers of a tenant for each of its weight: more than a machine dispatches in the time.
+#: Triggers of a tenant for each unit of its weight: more than a machine dispatches in the time.
 DEPTH = 60
 JOBS = 5
 AGE, AGES = timedelta(hours=2), timedelta(hours=1)
@@ -78,14 +79,14 @@ def _tenants(stage: Stage) -> list[Tenant]:
     for count, (tenant_id, at) in enumerate(starts):
         if at > began + SECONDS:
             break
-        # What started together has no order.
+        # Triggers that started together have no order.
         place, last = (place if at == last else count), at
         places[tenant_id].append(place)
     return [Tenant(weight, left, places[id]) for id, weight, left in stage.db.execute(_OWNERS)]
 
 
 def judge(tenants: Sequence[Tenant], per_second: float) -> Report:
-    """What the tenants received; ``per_second`` is the leader's own rate."""
+    """Compute the shares that the tenants received; ``per_second`` is the leader's own rate."""
     counts = [len(tenant.places) for tenant in tenants]
     dues = [sum(counts) * tenant.weight / sum(other.weight for other in tenants) for tenant in tenants]
     pairs = list(zip(counts, dues, strict=True))

@@ -1,9 +1,9 @@
-"""Slow Redis: 300 tenants with a rate and one without, while Redis answers late; who notices?
+"""Slow Redis: 300 tenants with a rate limit and one without, while Redis answers late; which of them notice?
 
-Redis stands behind a proxy that holds back what passes, half of the delay each way. Every rated tenant has a firing
-twice a second, all at the same instants, and a rate far above that: Redis only has to be asked. The unrated one has
-twenty firings a second between them. A leader whose workers take no time is watched for some seconds at each delay. The
-peer is no delay, behind the same proxy.
+A proxy before Redis holds back all traffic, half of the delay each way. Every rated tenant has a firing twice a second,
+all at the same instants, and a rate far above that: dispatch must only ask Redis. The unrated tenant has twenty firings
+a second between them. A leader whose workers take no time is watched for some seconds at each delay. The peer is no
+delay, behind the same proxy.
 """
 
 import random
@@ -28,7 +28,7 @@ UNRATED = "unrated"
 
 @dataclass(frozen=True)
 class Course:
-    """What a leader dispatched a second of the watch, and the unrated tenant's lags (ms), at one delay."""
+    """Triggers that a leader dispatched a second of the watch, and the unrated tenant's lags (ms), at one delay."""
 
     delay_ms: int
     per_second: float
@@ -105,7 +105,7 @@ def _course(stage: Stage, delay_ms: int, rated: int, seconds: float) -> Course:
 
 
 def _add_firings(stage: Stage, rated: int, seconds: float) -> datetime:
-    """From a second from now on. Returns the instant of the first one."""
+    """Add firings from a second from now on. Returns the instant of the first one."""
     span = timedelta(seconds=seconds)
     carillon.add_backlog(
         stage,

@@ -1,9 +1,9 @@
-"""Snapshot: what a turn of the leader costs after a million triggers went while a reader kept an old snapshot open.
+"""Snapshot: the cost of a leader's turn after a million triggers were dispatched beside a reader's old snapshot.
 
-Nothing that is dispatched can leave the indexes while somebody reads at an older time, as ``pg_dump`` does for hours.
-Ten tenants have 100,000 triggers due each, and one more of each job in an hour. A leader whose workers take no time
-dispatches all that is due; then ten triggers fall due together once a second. A leader that runs out of time shows what
-it did until then, and no turn with nothing due. The peer is the same without the reader.
+The indexes must keep the entries of dispatched triggers while a session reads at an older time, as ``pg_dump`` does for
+hours. Ten tenants have 100,000 triggers due each, and one more of each job in an hour. A leader whose workers take no
+time dispatches all due triggers; then ten triggers fall due together once a second. A leader that runs out of time
+shows its work until then, and no turn with nothing due. The peer is the same without the reader.
 """
 
 import time
@@ -22,7 +22,7 @@ MIN_JOBS = 20
 BURSTS, AT_ONCE = 15, 10
 SECOND, LEAD = timedelta(seconds=1), timedelta(seconds=3)
 FAR = timedelta(hours=1)
-#: Seconds that the leader is given for each trigger; then what it did so far must do.
+#: Seconds that the leader has for each trigger; after that its work so far must do.
 PATIENCE_EACH, MIN_PATIENCE = 0.001, 60.0
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM jobs_trigger WHERE phase = 'pending' AND due_at < clock_timestamp())
@@ -119,7 +119,7 @@ def _course(stage: Stage, scale: float, *, old_snapshot: bool) -> Course:
 
 @contextmanager
 def _reader(stage: Stage) -> Iterator[None]:
-    """Somebody who reads at the time at which the block began."""
+    """A session that reads at the time at which the block began."""
     with closing(stage.connect()) as reader:
         reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         reader.execute("SELECT count(*) FROM tenants_tenant")

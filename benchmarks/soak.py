@@ -1,4 +1,4 @@
-"""Soak: a quarter of an hour at half of capacity. Whether firings become later, and beat and worker larger, with time.
+"""Soak: a quarter of an hour at half of capacity. Do firings become later, and beat and worker larger, with time?
 
 The peer is the first third of the watch. Capacity and lag are measured as in ``lag``.
 """

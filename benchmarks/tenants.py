@@ -1,10 +1,10 @@
-"""Tenants: 300 triggers due of each of 1 to 10,000 tenants; does a turn cost what it dispatches, or what waits?
+"""Tenants: 300 triggers due of each of 1 to 10,000 tenants; does a turn's cost follow dispatched or waiting triggers?
 
-The peer is Carillon with one tenant that has as much due as the largest backlog: so its tables are as large, and
-only the number of tenants differs; with 300 it would run dry in a turn. A leader whose workers take no time is watched
-for some seconds at each size. The rate is of the leader's own time. Meanwhile newcomers, each a
-tenant of its own, have one critical trigger that falls due; what has not started when the watch ends counts as that
-late.
+The peer is Carillon with one tenant that has as many triggers due as the largest backlog. So its tables are as large,
+and only the number of tenants differs; with 300 triggers it would run dry in a turn. A leader whose workers take no
+time is watched for some seconds at each size. The rate is of the leader's own time. Meanwhile each of some newcomers, a
+tenant of its own, has one critical trigger that falls due. A trigger that has not started when the watch ends counts as
+late as it is then.
 """
 
 from dataclasses import dataclass
@@ -18,10 +18,11 @@ from benchmarks.stage import Stage
 SIZES = (1, 100, 1_000, 4_000, 10_000)
 JOBS, TRIGGERS = 30, 10
 WATCH_SECONDS, MIN_SECONDS = 20.0, 5.0
-#: Of the one tenant in a small run.
+#: The one tenant has at least this many jobs in a small run.
 MIN_JOBS_OF_ONE = 3_000
 NEWCOMERS = 10
-#: From when newcomers are made until the first of their triggers is due, and from the last one until the watch ends.
+#: From the creation of the newcomers until the first of their triggers is due, and from the last one until the watch
+#: ends.
 LEAD, TAIL = timedelta(seconds=1), timedelta(seconds=2)
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM jobs_trigger WHERE phase = 'pending' AND priority <> 0
@@ -31,7 +32,7 @@ _LEFT = """
 
 @dataclass(frozen=True)
 class Course:
-    """What a leader did with the backlogs of ``tenants``; times in ms."""
+    """The leader's results with the backlogs of ``tenants``; times in ms."""
 
     tenants: int
     due: int
@@ -106,7 +107,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
 
 
 def _course(stage: Stage, tenants: int, jobs: int, seconds: float) -> Course:
-    """Lead for ``seconds`` over the triggers of so many ``jobs`` of each tenant."""
+    """Lead for ``seconds`` over the triggers of ``jobs`` jobs of each tenant."""
     stage.empty()
     carillon.add_backlog(stage, "crowd", tenants, jobs_each=jobs, triggers_each=TRIGGERS, news=False)
     stage.say(f"{tenants:,} tenants: analyzing")
@@ -122,7 +123,7 @@ def _course(stage: Stage, tenants: int, jobs: int, seconds: float) -> Course:
         lags = carillon.lags(stage, *newcomers, since=since, until=until)
         left = stage.value(_LEFT)
     turns = leader.turns()
-    if not left:  # What came after it had run dry says nothing of how fast it was.
+    if not left:  # Turns after the backlog ran dry say nothing of the speed.
         turns = turns[: 1 + max(n for n, turn in enumerate(turns) if turn.dispatched > 1)]
     lengths = [turn.ms for turn in turns if turn.dispatched or not turn.led]
     return Course(

@@ -1,11 +1,11 @@
 """Throughput: no-op triggers from registered to succeeded, durable in Postgres, beside raw Celery and procrastinate.
 
 All use the same servers and two worker processes, in turns, so that a busy moment of the machine strikes all; medians
-are compared. Ours is clocked by Postgres from the moment the jobs became visible and due (nothing materialized yet) to
-the last recorded success; once more for triggers that were materialized before they fell due; and once more without
-batching: one trigger a message, each claim and each finish its own durable commit. Celery is clocked from the first
-publish to the empty queue, its publisher running meanwhile, as it would; procrastinate by its own events, from the one
-commit that deferred all to the last success.
+are compared. Carillon is clocked by Postgres from the moment the jobs became visible and due (nothing materialized yet)
+to the last recorded success. It is clocked once more for triggers that were materialized before they fell due, and once
+more without batching: one trigger a message, and each claim and each finish a durable commit of its own. Celery is
+clocked from the first publish to the empty queue, while its publisher runs, as it would in practice. procrastinate is
+clocked by its own events, from the one commit that deferred all to the last success.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from benchmarks.report import Report, Row
 from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
 
 ROUNDS = 3
-#: Below this scale one round shows that all runs.
+#: Below this scale one round shows that everything runs.
 SMALL = 0.2
 TRIGGERS, UNBATCHED_TRIGGERS = 60_000, 6_000
 LEAD = timedelta(seconds=25)

@@ -20,7 +20,7 @@ from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
 
 ROUNDS, SMALL = 3, 0.2
 REQUESTS = 10_000
-#: What two workers have under way: each takes a message of up to 100 webhooks.
+#: The requests that two workers have under way: each takes a message of up to 100 webhooks.
 CONCURRENCY = 100 * WORKER_PROCESSES
 LEAD = timedelta(seconds=6)
 ALLOWED = {"CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8"}
@@ -64,7 +64,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
 
 
 def _bare(stage: Stage, url: str, count: int, *, loops: int) -> float:
-    """Requests a second of ``loops`` processes together; the slowest ends the time."""
+    """Requests a second of ``loops`` processes together; the slowest one stops the clock."""
     share = count // loops
     argv = Plan(url, calls=share, clients=CONCURRENCY // loops).argv()
     with ExitStack() as actors:

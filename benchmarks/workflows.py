@@ -1,10 +1,10 @@
 """Workflows: fan-out and fan-in beside as many plain firings, the steps of a chain, and a fan-in among killed workers.
 
-A fan is of tasks that the definition names, up to a thousand, or of the items of a list. Tasks and plain no-ops take
-turns on the same processes; the ratio is of their rates. A chain runs in calm, alone: its steps' times, where they go,
-and the processor's time for one; beside it Celery's chain on the same broker. Then a thousand tasks fan in while two
-workers are killed with ``kill -9``, one at a third and one at two thirds of the tasks; beside it Celery's chord, as it
-comes and as durable as it can be made.
+A fan consists of tasks that the definition names, up to a thousand, or of the items of a list. Tasks and plain no-ops
+take turns on the same processes; the ratio is that of their rates. A chain runs in calm, alone: the bench measures the
+times of its steps, the parts of these times, and the CPU time of a step. Its peer is Celery's chain on the same broker.
+Then a thousand tasks fan in while two workers are killed with ``kill -9``, one at a third and one at two thirds of the
+tasks. Its peer is Celery's chord, with default settings and as durable as it can be made.
 """
 
 from collections import defaultdict
@@ -25,11 +25,11 @@ from benchmarks.stage.victim import Victim
 from stage.processes import BEAT, CELERY
 
 ROUNDS, CHAIN_ROUNDS, KILL_ROUNDS, SMALL = 3, 5, 5, 0.2
-#: The first and the last task of a fan are beside these; a version has up to 1,000 tasks.
+#: The first and the last task of a fan are not counted here; a version has up to 1,000 tasks.
 RUNS, WIDTH = 10, 998
 LENGTH = 100
 KILL_WIDTH = 998
-#: Of the tasks that have ended as a worker is killed.
+#: The share of the tasks that have ended when a worker is killed.
 KILLS = (1 / 3, 2 / 3)
 #: Three leases.
 GIVEN_UP_SECONDS = 90.0
@@ -46,13 +46,13 @@ class Fans:
 
     @property
     def ratio(self) -> float:
-        """The median of the rounds'."""
+        """The median of the rounds' ratios."""
         return median(one / other for one, other in zip(self.fans, self.plain, strict=True))
 
 
 @dataclass(frozen=True)
 class Chain:
-    """The steps of chains, in ms, and the processor's ms for a step by process."""
+    """The steps of chains, in ms, and the CPU ms of a step by process."""
 
     whole: list[float]
     parts: dict[str, float]
@@ -61,7 +61,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Round:
-    """A fan-in among killed workers: seconds until the last task had all results, or None where it never had."""
+    """A fan-in among killed workers: seconds until the last task had all results, or None if it never had them."""
 
     seconds: float | None
 
@@ -143,7 +143,7 @@ def _kills(rounds: list[Round]) -> tuple[str, ...]:
 def _fans(
     stage: Stage, definition: dict[str, Any], begun: int, count: int, *, rounds: int, run_input: Any = None
 ) -> Fans:
-    """So many runs begin at once, of ``count`` tasks in all; then as many plain no-ops."""
+    """``begun`` runs begin at once, with ``count`` tasks in all; then as many plain no-ops run."""
     workflow = graphs.make_workflow(definition)
     found = Fans([], [])
     for _ in range(rounds):
@@ -181,7 +181,7 @@ def _chains(stage: Stage, length: int, *, rounds: int, pids: Mapping[str, int]) 
 
 
 def _celery_chain(stage: Stage, length: int) -> float:
-    """The ms that a step of Celery's chain takes, on the whole."""
+    """The ms that a step of Celery's chain takes, on average."""
     with _canvas(stage, "default"):
         _published(stage, "default", "chain", 2)
         _await_done(stage, "Celery: a first chain")
@@ -193,7 +193,7 @@ def _celery_chain(stage: Stage, length: int) -> float:
 
 
 def _killed(stage: Stage, width: int) -> Round:
-    """A fan-in of ours among workers of one process each, two of which are killed."""
+    """A fan-in of Carillon's among workers of one process each, two of which are killed."""
     stage.empty()
     carillon.make_tenant(carillon.TENANT)
     workflow = graphs.make_workflow(graphs.fan(width, sleep_ms=int(1000 * canvas.WORK_SECONDS)))
@@ -216,7 +216,7 @@ def _killed(stage: Stage, width: int) -> Round:
 
 
 def _celery_killed(stage: Stage, kind: str, width: int) -> Round:
-    """The same of Celery's chord."""
+    """The same with Celery's chord."""
     with _canvas(stage, kind) as victims:
         _published(stage, kind, "chord", 8)
         if _await_done(stage, f"Celery, {kind}: a first chord") is None:
@@ -236,7 +236,7 @@ def _strike(stage: Stage, name: str, victims: list[Victim], width: int, *, done:
             lambda at=share * width: done() >= at,  # type: ignore[misc]
             timeout_seconds=GIVEN_UP_SECONDS,
         ):
-            return  # as it lost too many of them already
+            return  # too many of them are lost already
         victim.kill()
 
 
@@ -259,7 +259,7 @@ def _peer(stage: Stage, kind: str) -> dict[str, str]:
 
 
 def _published(stage: Stage, kind: str, what: str, count: int) -> float:
-    """Publish from a process of its own; when it began, in seconds since 1970."""
+    """Publish from a process of its own. Returns when it began, in seconds since 1970."""
     argv = ("-m", MODULE, what, str(count))
     with stage.actor("publisher", argv, environment=_peer(stage, kind), may_end=True) as publisher:
         stage.must(f"Celery: publishing a {what} of {count:,}", publisher.ended)
@@ -267,7 +267,7 @@ def _published(stage: Stage, kind: str, what: str, count: int) -> float:
 
 
 def _await_done(stage: Stage, what: str) -> tuple[int, float] | None:
-    """How many results the last task was given, and when; None where it never began."""
+    """How many results the last task was given, and when; None if it never began."""
     if not stage.wait(what, lambda: bool(stage.redis.exists(canvas.DONE)), timeout_seconds=GIVEN_UP_SECONDS):
         return None
     count, at = stage.redis.get(canvas.DONE).split()
@@ -275,7 +275,7 @@ def _await_done(stage: Stage, what: str) -> tuple[int, float] | None:
 
 
 def _gathered(stage: Stage) -> int:
-    """How many results a chord has so far, or had as its last task began."""
+    """How many results a chord has so far, or had when its last task began."""
     if done := stage.redis.get(canvas.DONE):
         return int(done.split()[0])
     return sum(stage.redis.zcard(key) for key in stage.redis.scan_iter("celery-taskset-meta-*.j"))

@@ -1,4 +1,4 @@
-"""The command line as a whole: what there is, and how failures end it."""
+"""The command line as a whole: its commands, and how failures end it."""
 
 import os
 import sys
@@ -76,13 +76,13 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0, or what docs/cli.md says."""
+    """Run one command and exit with 0, or with the code that docs/cli.md lists."""
     try:
         app(args=None if arguments is None else list(arguments), prog_name="carillon")
     except Failure as failure:
         say(*failure.lines)
         sys.exit(failure.code)
     except BrokenPipeError:
-        # The reader has gone, as with `| head`; what is left in the buffer has nowhere to go.
+        # The reader has gone, as with `| head`; the rest of the buffer has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -1,8 +1,8 @@
-"""HTTP to the API: one key, JSON in and out, and requests that are repeated when no answer came.
+"""HTTP to the API: one key, JSON in and out, and requests that are repeated when no answer comes.
 
 Keeps true: every write carries an ``Idempotency-Key``, the same in each repetition, so that a write whose answer was
-lost is done once. The key goes to ``CARILLON_URL`` alone: redirects are not followed, and of a page's link to the next
-only the cursor is used.
+lost is done once. The key goes to ``CARILLON_URL`` alone: redirects are not followed, and only the query of a page's
+link to the next page is used.
 """
 
 import os
@@ -19,7 +19,7 @@ from carillon.errors import Misuse, Problem, Unreachable
 
 V1 = "/api/v1"
 URL, KEY = "CARILLON_URL", "CARILLON_API_KEY"
-#: Connecting, and silence of a server that answers.
+#: For connecting, and for silence of a connected server.
 TIMEOUT = (5.0, 60.0)
 #: Between repetitions.
 PAUSES_SECONDS = (0.5, 1.0, 2.0)
@@ -31,14 +31,14 @@ pause = time.sleep
 def trace_headers() -> dict[str, str]:
     """The trace that this process is part of, where its environment names one, as OpenTelemetry has it.
 
-    The server judges them; what is no header at all is left out.
+    The server validates them; a value that cannot be a header at all is left out.
     """
     named = {name: os.environ.get(name.upper(), "").strip() for name in ("traceparent", "tracestate")}
     return {name: value for name, value in named.items() if value and value.isascii() and value.isprintable()}
 
 
 class Bearer(AuthBase):
-    """As an object, because requests otherwise prefers what ``~/.netrc`` says of the host."""
+    """An object, because requests otherwise prefers the entry for the host in ``~/.netrc``."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -60,7 +60,7 @@ class Client:
         return self.send("GET", path, parameters=parameters)
 
     def post(self, path: str, body: Any = None, *, key: str | None = None) -> Any:
-        """``key`` is the ``Idempotency-Key``; one is made up without."""
+        """``key`` is the ``Idempotency-Key``; by default one is made up."""
         return self.send("POST", path, body, headers={"Idempotency-Key": key} if key else None)
 
     def rows(self, path: str, *, limit: int | None, **parameters: Any) -> Iterator[dict[str, Any]]:
@@ -88,7 +88,7 @@ class Client:
     ) -> Any:
         """The JSON of the answer to one request; None where it has no body.
 
-        It is repeated under one key while nobody answers or the server asks for it.
+        The request is repeated under one key while no answer comes or the server asks for it.
         """
         headers = {"Accept": "application/json"} | trace_headers() | (headers or {})
         if method != "GET":
@@ -126,9 +126,9 @@ class Client:
     def _give_up(self, error: requests.RequestException, *, last: bool) -> None:
         """Raise, unless another try may help."""
         if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
-            raise Misuse(f"{URL} is no address of a server: {error}") from None
+            raise Misuse(f"{URL} is not the address of a server: {error}") from None
         if isinstance(error, requests.exceptions.InvalidHeader):
-            raise Misuse(f"{KEY} has characters that no key has.") from None
+            raise Misuse(f"{KEY} has characters that a key cannot have.") from None
         if isinstance(error, requests.exceptions.InvalidJSONError):
             raise Misuse("Infinite numbers, and those that are none, are no JSON.") from None
         if last or not isinstance(error, requests.ConnectionError | requests.Timeout):
@@ -136,7 +136,7 @@ class Client:
 
 
 def checked(answer: requests.Response) -> requests.Response:
-    """``answer`` if it is a success. Raises ``Problem``, or ``Unreachable`` for what is no answer of the API."""
+    """``answer`` if it is a success. Raises ``Problem``, or ``Unreachable`` if the answer is not the API's."""
     if 200 <= answer.status_code < 300:
         return answer
     with answer:
@@ -150,18 +150,18 @@ def checked(answer: requests.Response) -> requests.Response:
     if not isinstance(document, dict):
         kind = answer.headers.get("Content-Type", "no type")
         raise Unreachable(
-            f"HTTP {answer.status_code} ({kind}) from {answer.url}; that is no answer of Carillon."
+            f"HTTP {answer.status_code} ({kind}) from {answer.url}; that is not an answer of Carillon."
         )
     raise Problem(answer.status_code, document)
 
 
 def _document(answer: requests.Response) -> Any:
-    """The JSON of a success. Raises ``Unreachable`` for another page, as of a proxy or of another server."""
+    """The JSON of a success. Raises ``Unreachable`` for any other page, such as a proxy's or another server's."""
     try:
         return answer.json() if answer.content else None
     except ValueError:
         kind = answer.headers.get("Content-Type", "no type")
-        raise Unreachable(f"{answer.url} answers with {kind}; that is no answer of Carillon.") from None
+        raise Unreachable(f"{answer.url} answers with {kind}; that is not an answer of Carillon.") from None
 
 
 def unreachable(url: str, error: Exception) -> Unreachable:
@@ -183,7 +183,7 @@ def _seconds_asked_for(answer: requests.Response) -> float | None:
 
 
 def connect() -> Client:
-    """The client of the environment. Raises ``Misuse`` naming what is missing."""
+    """The client of the environment. Raises ``Misuse`` that names the missing variables."""
     missing = [name for name in (URL, KEY) if not os.environ.get(name, "").strip()]
     if missing:
         raise Misuse(f"Set {' and '.join(missing)}, such as {URL}=https://carillon.example and {KEY}=ck_….")
@@ -191,5 +191,5 @@ def connect() -> Client:
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
         raise Misuse(f"{URL} must begin with https:// (or http://) and name a host; it is {url!r}.")
     if not key.isascii() or not key.isprintable():
-        raise Misuse(f"{KEY} has characters that no key has.")
+        raise Misuse(f"{KEY} has characters that a key cannot have.")
     return Client(url, key)

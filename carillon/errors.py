@@ -1,4 +1,4 @@
-"""What can go wrong, and the exit code of each (docs/cli.md has the table)."""
+"""The failures of a command, and the exit code of each (docs/cli.md has the table)."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Misuse(Failure):
 
 
 class Unreachable(Failure):
-    """No answer from the server, or one that is no API's."""
+    """No answer from the server, or one that is not the API's."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(*lines, code=UNAVAILABLE)

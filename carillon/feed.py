@@ -1,7 +1,7 @@
 """The event feed as it grows: a stream where there is one, pages where there is none.
 
-Keeps true: each event once and in order, whatever breaks in between, because every page and every stream begins after
-the last event that was given out.
+Keeps true: each event comes once and in order, even if connections break in between. Every page and every stream begins
+after the last event that was given out.
 """
 
 import json
@@ -19,7 +19,7 @@ Event = dict[str, Any]
 PAGE = 500
 POLL_SECONDS = 2.0
 RETRY_SECONDS = 1.0
-#: So often pages are read before a stream is tried again.
+#: Pages are read this many times before a stream is tried again.
 POLLS = 15
 START = "start"
 #: Streams are few; a proxy may not know them.
@@ -29,8 +29,8 @@ _NO_STREAM = (406, 429, 503)
 def follow(client: Client, *, after: str | None, streams: bool) -> Iterator[Event]:
     """Events without end, from ``after`` on (``start``: all that are kept; None: those to come).
 
-    A server that goes away is waited for. Raises ``Problem`` for what waiting does not mend, and ``Unreachable`` when
-    there is no server at the very beginning.
+    Waits for a server that goes away. Raises ``Problem`` for a refusal that waiting does not mend, and ``Unreachable``
+    if there is no server at the very beginning.
     """
     feed = Feed(client, client.get("/events", after="latest")["cursor"] if after is None else after)
     yield from feed.pages()
@@ -48,7 +48,7 @@ def follow(client: Client, *, after: str | None, streams: bool) -> Iterator[Even
             if isinstance(failure, Problem) and not _may_pass(failure.status):
                 raise
             if isinstance(failure, Unreachable) and not told:
-                say(*failure.lines, "Waiting for it; nothing will be missed.")
+                say(*failure.lines, "Waiting for the server; no event will be missed.")
                 told = True
             polls = POLLS
 
@@ -64,7 +64,7 @@ class Feed:
         self._client, self.place = client, place
 
     def pages(self) -> Iterator[Event]:
-        """All there is by now."""
+        """All events there are by now."""
         more = True
         while more:
             after = {} if self.place == START else {"after": self.place}
@@ -79,10 +79,10 @@ class Feed:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": self.place}
         with self._client.stream("/events", headers=headers) as answer:
             if not answer.headers.get("Content-Type", "").startswith("text/event-stream"):
-                raise Unreachable("The server answers with no stream.")
+                raise Unreachable("The server does not answer with a stream.")
             data: list[str] = []
             try:
-                # Byte by byte: a larger read would wait for what is still to come.
+                # Byte by byte: a larger read would wait for bytes that are still to come.
                 for raw in answer.iter_lines(chunk_size=1):
                     line = raw.decode()
                     if line.startswith("data:"):

@@ -1,7 +1,7 @@
 """Printing: results to standard output as a table, JSON or YAML; everything else to standard error.
 
-What came from the server may have been written by anybody: characters that a terminal obeys are shown as escapes, in
-tables, JSON and YAML alike, never sent to it (``carillon.unseen``).
+Anybody may have written the text that the server sends. Characters that a terminal obeys are shown as escapes, in
+tables, JSON and YAML alike, and never sent to it (``carillon.unseen``).
 """
 
 import json
@@ -22,7 +22,7 @@ from carillon.files.yaml_text import dump
 from carillon.unseen import for_json, for_people
 
 T = TypeVar("T")
-#: Of an instant; JSON and YAML have it whole.
+#: The fraction of an instant, which a table of rows leaves out; JSON and YAML have the whole instant.
 _FRACTION = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$", re.ASCII)
 
 
@@ -32,9 +32,9 @@ class Format(StrEnum):
     yaml = "yaml"
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="How to print what comes back.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many rows; pages are followed.")]
-All = Annotated[bool, typer.Option("--all", help="Every row, however many.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="Format of the output.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Most rows to print; pages are followed.")]
+All = Annotated[bool, typer.Option("--all", help="Print all rows.")]
 
 
 def shown(value: object) -> str:
@@ -50,14 +50,14 @@ def shown(value: object) -> str:
 
 
 def say(*lines: str) -> None:
-    """To standard error, for people."""
+    """Print to standard error, for people."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for line in lines:
         console.print(Text(shown(line)))
 
 
 def write(text: str) -> None:
-    """To standard output as it is, for programs."""
+    """Print to standard output as it is, for programs."""
     typer.echo(text, nl=not text.endswith("\n"))
 
 
@@ -73,8 +73,8 @@ def print_rows(rows: Iterable[dict[str, Any]], columns: Sequence[str], *, output
 def renewed_rows(
     columns: Sequence[str], *, output: Format
 ) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """A table that is drawn anew in its place at each call, and stays as it was last; off a terminal printed once, at
-    the end. Nothing but for a table.
+    """A table that each call draws again in its place, and that stays as it was last. Off a terminal it is printed
+    once, at the end. Formats other than the table print nothing.
     """
     last: list[dict[str, Any]] = []
 
@@ -94,7 +94,7 @@ def renewed_rows(
 def _table_of(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Table:
     table = Table(box=None, header_style="bold")
     for column in columns:
-        # Folded, never cut: an id is there to be copied.
+        # Folded, never cut, so that an id can be copied.
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == "id")
     for row in rows:
         table.add_row(*(Text(_FRACTION.sub(r"\1Z", shown(row.get(column)))) for column in columns))
@@ -156,7 +156,7 @@ def progress(items: Sequence[T], label: str) -> Iterable[T]:
 
 @contextmanager
 def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar that is moved to so many done, on a terminal; elsewhere moving it does nothing."""
+    """On a terminal, a bar that a call moves to the number done; elsewhere the call does nothing."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda done: None
@@ -167,7 +167,7 @@ def bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def page_of(rows: Iterable[dict[str, Any]], *, limit: int, everything: bool) -> list[dict[str, Any]]:
-    """The rows to be printed; says so when there are more. ``rows`` must be asked for one more than ``limit``."""
+    """The rows to print; says so when there are more. ``rows`` must be asked for one more than ``limit``."""
     found = list(rows)
     if not everything and len(found) > limit:
         say(f"There are more than {limit}: --limit N or --all shows them.")

@@ -1,4 +1,4 @@
-"""Which job is meant: by its id or by its name."""
+"""Finding the job that is meant, by its id or by its name."""
 
 import re
 from typing import Annotated, Any
@@ -40,5 +40,5 @@ def job_id(client: Client, reference: str) -> str:
 
 def trigger_path(trigger: str) -> str:
     if not is_id(trigger):
-        raise Misuse(f"{trigger!r} is no trigger's id; `carillon triggers list` shows them.")
+        raise Misuse(f"{trigger!r} is not the id of a trigger; `carillon triggers list` shows them.")
     return f"/triggers/{trigger}"

@@ -9,7 +9,7 @@ import unicodedata
 from typing import Any
 
 _UNSEEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-#: What may be one of them: all but ASCII's printable characters and the line break, which a terminal may have.
+#: Characters that may be one of them: all but ASCII's printable ones and the line break, which a terminal may have.
 _SUSPECTS = re.compile(r"[^ -~\n]")
 
 
@@ -27,7 +27,7 @@ def for_people(text: str) -> str:
 
 
 def for_json(text: str) -> str:
-    """JSON with each as JSON escapes it, which knows 16 bits alone. They stand in no place but its texts."""
+    """JSON with each escaped; JSON's escapes have 16 bits only. Such characters stand only in its texts."""
     return _SUSPECTS.sub(
         lambda found: (
             "".join(_escaped(half) for half in _halves(found[0])) if is_unseen(found[0]) else found[0]

@@ -1,7 +1,7 @@
 """Workflows as Python: a program that describes a graph and prints the YAML that ``carillon workflows apply`` takes.
 
-It sends nothing, and the command line runs no such program. The server judges what is printed. Refused here is only
-what could not be printed: an option that there is not, a value that is no JSON, a task of another workflow.
+It sends nothing, and the command line runs no such program. The server validates the printed definition. This module
+refuses only things that could not be printed: an unknown option, a value that is not JSON, a task of another workflow.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from carillon.files.yaml_text import dump
 
-#: What a task offers to those after it: how it ended.
+#: The conditions that a task offers to the tasks after it: how it ended.
 ON_SUCCESS, ON_FAILURE, ON_FINISHED = "on_success", "on_failure", "on_finished"
 
 
@@ -52,18 +52,18 @@ class WorkflowOptions(TypedDict, total=False):
 class Reference:
     """A value that comes from elsewhere. ``extract.result["rows"][0]`` prints ``{"$from": "extract.result.rows.0"}``.
 
-    It is known when the task starts. To ask it for its text, its truth or its members raises ``TypeError``: the program
-    would go on with something else.
+    It is known when the task starts. Asking it for its text, its truth or its members raises ``TypeError``; otherwise
+    the program would go on with something else.
     """
 
-    #: Without this Python would count positions up for ever.
+    #: Without this, iterating would count positions up for ever.
     __iter__ = None
 
     def __init__(self, workflow: "Workflow", path: str) -> None:
         self.workflow, self.path = workflow, path
 
     def __getitem__(self, step: str | int) -> "Reference":
-        """What a name, or a position from 0, leads to. Raises ``TypeError`` and ``ValueError`` for other steps."""
+        """The value at a name, or at a position from 0. Raises ``TypeError`` and ``ValueError`` for other steps."""
         if isinstance(step, bool) or not isinstance(step, str | int):
             raise TypeError(f"{self.path}: a step is a name or a position, not {step!r}.")
         if step == "" or (isinstance(step, str) and "." in step) or (isinstance(step, int) and step < 0):
@@ -74,18 +74,18 @@ class Reference:
 
     def __str__(self) -> str:
         raise TypeError(
-            f"{self.path} is known when the task starts: it stands for a value, not within a text."
+            f"{self.path} is known when the task starts: it can be used as a value, but not inside a text."
         )
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self.path} is known when the task starts: no condition can be put on it here.")
+        raise TypeError(f"{self.path} is known when the task starts: a condition here cannot use it.")
 
     def __repr__(self) -> str:
         return f"<Reference {self.path}>"
 
 
 class Ends:
-    """How one or more tasks end, each as its condition says: what stands on either side of ``>>``."""
+    """The ends of one or more tasks, each with its condition: one side of ``>>``."""
 
     def __init__(self, *ends: tuple["Task", str | None]) -> None:
         self._ends = ends
@@ -108,7 +108,7 @@ class Ends:
 def _ends_of(given: object) -> Ends | None:
     """One side of ``>>``; None: it is neither tasks nor a list of them.
 
-    Raises ``ValueError`` for an empty list: what follows it would wait for nothing.
+    Raises ``ValueError`` for an empty list: the tasks after it would wait for nothing.
     """
     if isinstance(given, Ends):
         return given
@@ -120,8 +120,8 @@ def _ends_of(given: object) -> Ends | None:
 
 
 class Task(Ends):
-    """A task of a workflow, made by ``Workflow.task``. An edge asks for what suits the ``when`` of the task after it,
-    unless it begins at ``on_success``, ``on_failure`` or ``on_finished``.
+    """A task of a workflow, made by ``Workflow.task``. An edge has the condition that suits the ``when`` of the task
+    after it, unless the edge begins at ``on_success``, ``on_failure`` or ``on_finished``.
     """
 
     def __init__(self, workflow: "Workflow", key: str, options: TaskOptions) -> None:
@@ -162,7 +162,7 @@ class Workflow:
         """Add a task. Raises ``TypeError`` that names an unknown option, ``ValueError`` for a key that is taken."""
         _check_options(options, TaskOptions, of=f"Task {key}")
         if key in self._tasks:
-            raise ValueError(f"Workflow {self.name} has a task {key} already.")
+            raise ValueError(f"Workflow {self.name} already has a task {key}.")
         self._tasks[key] = Task(self, key, options)
         return self._tasks[key]
 
@@ -170,7 +170,9 @@ class Workflow:
         """Let ``after`` wait for ``before``, as ``>>`` does. Raises ``ValueError`` for a task of another workflow."""
         for task in (before, after):
             if task.workflow is not self:
-                raise ValueError(f"Task {task.key} is of workflow {task.workflow.name}, not of {self.name}.")
+                raise ValueError(
+                    f"Task {task.key} belongs to workflow {task.workflow.name}, not to {self.name}."
+                )
         self._edges.append({"before": before.key, "after": after.key} | ({} if on is None else {"on": on}))
 
     @property
@@ -180,12 +182,12 @@ class Workflow:
 
     @property
     def item(self) -> Reference:
-        """Of a map: the item, for its payload."""
+        """The item of a map, for its payload."""
         return Reference(self, "map.item")
 
     @property
     def index(self) -> Reference:
-        """Of a map: the item's place in the list, from 0, for its payload."""
+        """The place of a map's item in the list, from 0, for its payload."""
         return Reference(self, "map.index")
 
     @property
@@ -196,7 +198,7 @@ class Workflow:
     def to_dict(self) -> dict[str, Any]:
         """The definition, as ``POST /workflows`` takes it.
 
-        Raises ``TypeError`` for what is no JSON, with its place, and ``ValueError`` for a value of another workflow.
+        Raises ``TypeError`` with the place of a value that is not JSON, ``ValueError`` for one of another workflow.
         """
         return {
             "name": self.name,
@@ -206,7 +208,7 @@ class Workflow:
         }
 
     def to_yaml(self) -> str:
-        """The definition, as ``carillon workflows apply -f -`` takes it. Raises what ``to_dict`` does."""
+        """The definition, as ``carillon workflows apply -f -`` takes it. Raises the errors of ``to_dict``."""
         return dump(self.to_dict())
 
     def _json(self, value: Any, place: str) -> Any:
@@ -214,11 +216,11 @@ class Workflow:
         match value:
             case Reference():
                 if value.workflow is not self:
-                    raise ValueError(f"{place}: {value.path} is of another workflow.")
+                    raise ValueError(f"{place}: {value.path} belongs to another workflow.")
                 return {"$from": value.path}
             case Mapping():
                 if strange := [name for name in value if not isinstance(name, str)]:
-                    raise TypeError(f"{place}: a name is a text, not {strange[0]!r}.")
+                    raise TypeError(f"{place}: a name must be a text, not {strange[0]!r}.")
                 return {
                     name: self._json(inner, f"{place}.{name}".lstrip(".")) for name, inner in value.items()
                 }
@@ -227,7 +229,7 @@ class Workflow:
         try:
             return json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{place}: {value!r} is no JSON. {error}.") from None
+            raise TypeError(f"{place}: {value!r} is not JSON. {error}.") from None
 
 
 def _check_options(options: Mapping[str, Any], known: Any, *, of: str) -> None:

@@ -25,7 +25,7 @@ from chaos.stage import HURRIED
 from chaos.stage.cluster import Cluster, StageError
 from chaos.stage.names import may_hang
 
-#: How much nicer than the stage's own processes is what looks on.
+#: How much nicer the observing process is than the stage's own processes.
 ASIDE = 10
 ASIDE_SECONDS = 0.5
 
@@ -34,14 +34,14 @@ ASIDE_SECONDS = 0.5
 class Profile:
     """How much of everything. ``periods`` are the shortest and longest period of a job, in seconds.
 
-    ``warm_up_seconds``: until code paths and caches are warm; what falls due meanwhile is required, and not timed.
-    ``quiet_seconds``: how long what is owed may take at the end, which is looked at every ``look_seconds``.
-    ``shared``: so many jobs more of a type that pull workers serve beside Celery's; with any, there are pull workers,
-    and each fault strikes twice at least, as they are the first to be struck.
-    ``run_seconds``: a run of a workflow begins so often, on average.
+    ``warm_up_seconds``: until code paths and caches are warm; firings that fall due meanwhile are required, but not
+    timed. ``quiet_seconds``: how long owed firings may take at the end; they are looked at every ``look_seconds``.
+    ``shared``: the number of further jobs of a type that pull workers serve beside Celery's. With any, there are pull
+    workers, and each fault strikes twice at least, because pull workers are the first to be struck.
+    ``run_seconds``: a run of a workflow begins this often, on average.
     ``strikes``, ``hold_seconds``, ``first``: how often and for how long a fault strikes, and with which of its ways it
-    begins, where it is not as the fault has it.
-    ``environment`` is every process's, beside its own; ``schema`` is executed before the load is made.
+    begins, where that differs from the fault's own. ``concurrency``: the processes of each worker.
+    ``environment`` is added to every process's own; ``schema`` is executed before the load is made.
     """
 
     tenants: int
@@ -60,6 +60,7 @@ class Profile:
     strikes: int = 0
     hold_seconds: float | None = None
     first: int | None = None
+    concurrency: int = 2
 
 
 PROFILES = {
@@ -84,6 +85,7 @@ PROFILES = {
         calm_seconds=75,
         faults=tuple(FAULTS[n] for n in sorted(FAULTS)),
         long=True,
+        concurrency=4,
     ),
 }
 
@@ -102,7 +104,7 @@ def run(
 
     ``broker``: of ``chaos.stage.cluster.BROKERS``.
 
-    A fault that this machine cannot show is left out, and that is said.
+    A fault that this machine cannot show is left out, and ``say`` is told.
     """
     for kind in (missing := [kind for kind in faults if kind.lacks()]):
         say(f"fault {kind.number} is left out: this machine lacks {kind.lacks()}")
@@ -119,6 +121,7 @@ def run(
         small_disk=DiskFull in faults,
         silent_names=any(kind.silent_names for kind in faults) and may_hang(),
         broker=broker,
+        concurrency=profile.concurrency,
     ) as cluster:
         caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
         runs = Runs(caller=caller, journal=journal)
@@ -127,7 +130,7 @@ def run(
             _load_and_strike(cluster, runs, profile, began, faults, rng=rng, say=say)
             return _read(cluster, runs, directory, look_seconds=profile.look_seconds, say=say)
         except Exception:
-            # Whatever broke it off: what was seen until then can be judged all the same.
+            # After any exception the history up to then can still be judged.
             history.write(directory / "history.jsonl", _so_far(cluster))
             _keep_logs(cluster, directory)
             raise
@@ -183,7 +186,7 @@ def _make_load(
 
 
 def _say_who_shared(cluster: Cluster, *, say: Callable[[str], None]) -> None:
-    """How many attempts came from which kind of workers. Raises ``StageError`` where it was one kind alone."""
+    """Say how many attempts came from which kind of workers. Raises ``StageError`` if all came from one kind."""
     of_them = "FROM jobs_attempt a JOIN jobs_job j ON j.id = a.job_id WHERE j.job_type = 'chaos.shared'"
     [(pulled, attempts)] = cluster.query(
         f"SELECT count(*) FILTER (WHERE celery_task_id = ''), count(*) {of_them}"
@@ -219,7 +222,7 @@ def _strike(fault: Fault, cluster: Cluster, profile: Profile, *, say: Callable[[
         try:
             fault.inject()
             cluster.wait(fault.hold_seconds)
-        finally:  # a run that is broken off must not leave behind what cannot be stopped
+        finally:  # a run that is broken off must not leave behind anything that cannot be stopped
             fault.heal()
         cluster.journal.note(Healed(at=time.time(), id=struck.id))
     say(f"fault {fault.number}: healed, {fault.after_seconds:g} s to watch")
@@ -227,7 +230,7 @@ def _strike(fault: Fault, cluster: Cluster, profile: Profile, *, say: Callable[[
 
 
 def _quiet(cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) -> None:
-    """Until nothing is owed any more, or for as long as that may reasonably take."""
+    """Wait until nothing is owed any more, or for as long as that may reasonably take."""
     say("waiting until nothing is owed")
     deadline = time.monotonic() + profile.quiet_seconds
     # Every link of the stage runs through this process: seconds of judging in it would make firings late.
@@ -242,7 +245,7 @@ def _quiet(cluster: Cluster, profile: Profile, *, say: Callable[[str], None]) ->
 
 
 def _owing(journal: Path, receiver_log: Path, at: float) -> bool:
-    """Whether anything that fell due long enough before ``at`` is still to be executed, or a run goes on."""
+    """Whether a firing that fell due long enough before ``at`` must still be executed, or a run goes on."""
     records = [*history.read(journal), *history.read(receiver_log), Closed(at=at)]
     verdict = judge(records)
     return any(breach.kind == "lost" for breach in verdict.breaches) or under_way(Case(records))
@@ -256,7 +259,7 @@ def _read(
     cluster: Cluster, runs: Runs, directory: Path, *, look_seconds: float, say: Callable[[str], None]
 ) -> Path:
     say("reading")
-    # Pages of the ledger are work for the web process and for this one: what falls due meanwhile is not timed.
+    # Pages of the ledger are work for the web process and for this one: firings due meanwhile are not timed.
     cluster.journal.note(Closed(at=time.time()))
     _read_ledgers(runs, reading=1)
     received = list(history.read(cluster.receiver_log))
@@ -280,7 +283,7 @@ def _read_ledgers(runs: Runs, *, reading: int) -> None:
 
 
 def _keep_logs(cluster: Cluster, directory: Path) -> None:
-    """All that the processes said: what the judge finds has its cause there."""
+    """Keep all logs of the processes: they show the cause of the judge's findings."""
     shutil.make_archive(str(directory / "logs"), "gztar", root_dir=cluster.logs)
 
 

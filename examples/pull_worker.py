@@ -3,7 +3,7 @@
 
     CARILLON_URL=http://127.0.0.1:8000 CARILLON_API_KEY=ck_… python examples/pull_worker.py
 
-One trigger at a time; start several for more. On SIGTERM it finishes what it has in hand."""
+One trigger at a time; start several for more. On SIGTERM it finishes the trigger that it has claimed."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def post(path, body, tries=5):
 
 
 def keep(token, seconds, done, lost, once=False):
-    """Heartbeats until ``done``, or one; fills ``lost`` when it is cancelled, timed out or no longer ours."""
+    """Send heartbeats until ``done``, or one; fill ``lost`` when the trigger is cancelled, timed out or lost."""
     while not (lost or done.wait(seconds)):
         _, answer = post("/worker/heartbeat", {"triggers": [token]}, tries=1)
         lost += [each["status"] for each in answer.get("triggers", []) if each["status"] != "held"]
@@ -65,7 +65,7 @@ def keep(token, seconds, done, lost, once=False):
 
 
 def run(work, lease_seconds, late):
-    """Call the handler, and complete with what came of it. A stale fence (409) means: somebody else has it now."""
+    """Call the handler and report its outcome. A stale fence (409) means that another worker has the trigger now."""
     token = {"trigger_id": work["trigger_id"], "fence": work["fence"]}
     done, lost = threading.Event(), []
     if late and (keep(token, 0, done, lost, once=True) or lost):
@@ -74,7 +74,7 @@ def run(work, lease_seconds, late):
     try:
         result = HANDLERS[work["job_type"]](work, lambda: not lost)
         report = {"outcome": "succeeded", "result": result}
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure
+    except Exception as error:  # noqa: BLE001 - any exception of a handler is its failure
         what = {"message": str(error), "kind": type(error).__name__}
         report = {"outcome": "failed", "error": what, "permanent": isinstance(error, Permanent)}
     done.set()
@@ -89,7 +89,7 @@ def main():
     while not stopping.is_set():
         asked_at = time.monotonic()
         status, answer = post("/worker/claim", ask, tries=1)
-        for work in answer.get("triggers", []):  # of a lease that is over, if the answer was long on its way
+        for work in answer.get("triggers", []):  # their lease may be over, if the answer was long on its way
             run(work, answer["lease_seconds"], time.monotonic() - asked_at > WAIT_SECONDS + 5)
         if status != 200:
             print(f"claim answered {status}: {answer}", file=sys.stderr)

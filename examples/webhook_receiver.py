@@ -3,9 +3,9 @@
     pip install standardwebhooks
     SIGNING_SECRET=whsec_… python webhook_receiver.py 9000
 
-Everything else is Python's standard library. What it keeps in memory belongs into the database that the work is done
-in, in the same transaction: ``done`` as a table with the key as its primary key, ``fences`` as a column of what is
-worked on.
+Everything else is Python's standard library. The data that it keeps in memory belongs into the database that the work
+is done in, in the same transaction: ``done`` as a table with the key as its primary key, ``fences`` as a column of the
+rows that are worked on.
 """
 
 import json
@@ -20,7 +20,7 @@ LARGEST_BODY = 1_048_576
 
 
 class Ledger:
-    """What was done already, by idempotency key, and the highest fence seen of each firing."""
+    """The idempotency keys of firings that are done, and the highest fence seen of each firing."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -28,7 +28,7 @@ class Ledger:
         self.fences: dict[str, int] = {}
 
     def take(self, *, key: str, fence: int) -> str:
-        """``new``, ``done`` for what was done before, or ``late`` for an attempt that another has overtaken."""
+        """``new``, ``done`` for a firing done before, or ``late`` for an attempt that another has overtaken."""
         with self._lock:
             if key in self.done:
                 return "done"
@@ -53,7 +53,7 @@ class Receiver(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(length)
         try:
-            # The bytes as they came: JSON that was parsed and written again has another signature.
+            # The bytes as they came: JSON that is parsed and written again has another signature.
             self.server.webhook.verify(body, dict(self.headers), json_parse=False)
         except WebhookVerificationError:
             self.answer(401, "the signature is not valid")
@@ -88,7 +88,7 @@ class Server(ThreadingHTTPServer):
         self.ledger = Ledger()
 
     def work(self, document: object) -> None:
-        """What the webhook is for."""
+        """The work that the webhook asks for."""
         print("working on", document, flush=True)
 
 

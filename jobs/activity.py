@@ -1,9 +1,9 @@
-"""What happens in this process, counted in memory until ``jobs.engine.activity`` writes it: by tenant and job type, and
-what the process tells of itself.
+"""Counts of events in this process, kept in memory until ``jobs.engine.activity`` writes them: by tenant and job type,
+and the process's own counts.
 
-Counting takes a lock for as long as it takes to add, and no statement. Whoever writes takes the counts away and gives
-back what could not be written. A process that is killed loses what it had not written; one that is forked begins with
-none. Memory is bounded: beyond ``MAX_ROWS`` keys, counts of further ones are dropped, and how many is known.
+Counting holds a lock only while it adds, and needs no statement. The writer takes the counts away and gives back the
+counts that it could not write. A killed process loses its unwritten counts; a forked one begins with none. Memory is
+bounded: beyond ``MAX_ROWS`` keys, counts of further keys are dropped, and the number of drops is known.
 """
 
 import os
@@ -15,7 +15,7 @@ from jobs.core.activity import SECONDS_BUCKETS, SECONDS_SUM, TIMES, Counts, time
 
 MAX_ROWS = 10_000
 
-#: A tenant and a job type; or the name of what a process tells of itself, and the values of its labels.
+#: A tenant and a job type; or the name of a process's own count, and the values of its labels.
 Key = tuple[int, str]
 OwnKey = tuple[str, tuple[str, ...]]
 K = TypeVar("K", Key, OwnKey)
@@ -59,7 +59,7 @@ class Activity(Generic[K]):
         return rows
 
     def give_back(self, rows: dict[K, Counts]) -> None:
-        """What could not be written: it is counted with what has come since."""
+        """Add counts that could not be written to those that have come since."""
         self.add_all((key, counts.items()) for key, counts in rows.items())
 
     def take_dropped(self) -> int:
@@ -69,7 +69,7 @@ class Activity(Generic[K]):
         return dropped
 
 
-#: Of this process.
+#: The counts of this process.
 activity: Activity[Key] = Activity()
 own: Activity[OwnKey] = Activity()
 os.register_at_fork(after_in_child=activity.forget)
@@ -77,10 +77,10 @@ os.register_at_fork(after_in_child=own.forget)
 
 
 def count(name: str, *labels: str, times: int = 1) -> None:
-    """Something that this process did, or that befell it. Names and labels are the code's, never a tenant's."""
+    """Count an event of this process. Names and labels are the code's, never a tenant's."""
     own.add((name, labels), TIMES, times)
 
 
 def note_time(name: str, *labels: str, seconds: float) -> None:
-    """How long something took that this process did."""
+    """Note how long an action of this process took."""
     own.add_all((((name, labels), timed((seconds,), SECONDS_SUM, SECONDS_BUCKETS)),))

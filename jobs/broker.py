@@ -1,24 +1,28 @@
-"""Redis as a broker, without its one weakness: an entry of a queue that is no message would end the whole worker.
+"""Redis as a broker, without its one weakness: a queue entry that is not a message would end the whole worker.
 
-Nobody but us writes to our queues, or so one hopes. What is no JSON, or no envelope of kombu's, is dropped with a word
-in the log; what an envelope may hold is checked in ``jobs.tasks``. Errors of anything else come out as before. It also
-knows how many heard a broadcast, and does not register in each turn of a loop what it has registered (docs/adr/0019).
-``BrokerMemory`` notices that it was emptied.
+Only Carillon should write to Carillon's queues. An entry that is not JSON, or not an envelope of kombu's, is dropped
+with a line in the log. ``jobs.tasks`` checks the contents of envelopes. All other errors come out as before. The
+channel takes as many messages a round trip as its consumer has room for, and knows how many received a broadcast. The
+transport does not register a socket again in each turn of a loop (docs/adr/0019). ``BrokerMemory`` notices that Redis
+was emptied.
 """
 
 import binascii
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from json import JSONDecodeError
-from typing import Any, cast
+from queue import Empty
+from typing import Any, NamedTuple, cast
 from uuid import uuid4
 
 from django.conf import settings
 from kombu import Connection
 from kombu.exceptions import KombuError
 from kombu.transport import TRANSPORT_ALIASES, redis
-from kombu.utils.json import dumps
-from redis.exceptions import RedisError
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+from redis.exceptions import RedisError, ResponseError
 
 from jobs.conf import engine_settings
 from jobs.telemetry import Outage, get_logger, shape_of
@@ -26,44 +30,132 @@ from jobs.telemetry import Outage, get_logger, shape_of
 log = get_logger()
 _outage = Outage("broker away")
 _PATIENCE_SECONDS = 2
-#: What the loop should know already is told to it again this often: a socket may have got the number of one that the
-#: loop was not told is closed, and the system forgets a closed one.
+#: A socket that the loop should know already is registered again this often. It may have the number of an earlier
+#: socket whose closing the loop was not told, and the system forgets a closed socket.
 REPEAT_SECONDS = 1.0
 #: How long Redis waits for an urgent message while a worker may take no other.
 ASK_AGAIN_SECONDS = 0.01
 
 
-#: What shows that Redis was not emptied. No queue's name may begin with a brace, even if granted.
+#: The key that shows that Redis was not emptied. No queue's name may begin with a brace, even if granted.
 MARK = "{carillon}:mark"
 _LOOK_SECONDS = 0.25
+_NO_JSON = (JSONDecodeError, UnicodeDecodeError, binascii.Error)
 _IN_NO_TIME = {"socket_timeout": _LOOK_SECONDS, "socket_connect_timeout": _LOOK_SECONDS}
 
 
-def _never() -> bool:
-    return False
+class Room(NamedTuple):
+    """How many messages a consumer may be given: in all, and from the queues' second lists (not urgent)."""
+
+    messages: int
+    ordinary: int
+
+
+def _one() -> Room:
+    return Room(1, 1)
+
+
+def _unnoted(seconds: float, *, asked: int, got: int) -> None:
+    pass
+
+
+#: Takes up to ARGV[1] messages from the lists KEYS in their order; behind the first ARGV[3] lists, ARGV[2] at most.
+#: A key that is no list is passed over: an error would lose the messages that were taken before.
+_TAKE = """
+local taken, left = {}, tonumber(ARGV[1])
+for place, key in ipairs(KEYS) do
+    if place == ARGV[3] + 1 then left = math.min(left, ARGV[2]) end
+    for _ = 1, left do
+        local message = redis.pcall('RPOP', key)
+        if type(message) ~= 'string' then break end
+        taken[#taken + 1] = {key, message}
+        left = left - 1
+    end
+end
+return taken
+"""
 
 
 class Channel(redis.Channel):
-    """kombu's. ``heard``: by how many each last broadcast was received, by its routing key. While ``only_urgent`` says
-    so, nothing is taken from the queues' second lists."""
+    """kombu's channel, which takes several messages a round trip: a script takes more behind the one of BRPOP.
+
+    ``room`` tells how many may come. ``note_answer`` hears how many came, of how many asked for, and after how long.
+    While there is no room for ordinary messages, nothing is taken from the queues' second lists. ``heard``: how many
+    received the last broadcast, by routing key.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heard: dict[str, int] = {}
-        self.only_urgent: Callable[[], bool] = _never
+        self.room: Callable[[], Room] = _one
+        self.note_answer: Callable[..., None] = _unnoted
+        #: How many messages the outstanding question is for, and since when it is outstanding.
+        self._asked, self._asked_at = 0, 0.0
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        steps = self.priority_steps
-        if len(steps) > 1 and self.only_urgent():
-            # A slot may be free again any moment, and what is asked cannot be taken back.
-            self.priority_steps, timeout = steps[:1], ASK_AGAIN_SECONDS
+        queues = self._queue_cycle.consume(len(self.active_queues))
+        if not queues:
+            return
+        room, steps, seconds = self.room(), self.priority_steps, timeout or self.brpop_timeout
+        if len(steps) > 1 and room.ordinary < 1:
+            # A slot may be free again any moment, and a request to Redis cannot be taken back.
+            steps, seconds = steps[:1], ASK_AGAIN_SECONDS
+        keys = [self._q_for_pri(queue, step) for step in steps for queue in queues]
+        question: list[tuple[Any, ...]] = [("BRPOP", *keys, seconds)]
+        if room.messages > 1:
+            # Counted as if the first were an ordinary one.
+            more = (room.messages - 1, room.ordinary - 1, len(queues))
+            question.append(("EVAL", _TAKE, len(keys), *keys, *more))
+        connection = self._in_poll = self.client.connection
+        self._asked, self._asked_at = max(1, room.messages), time.monotonic()
+        self._brpop_sent_at = self._asked_at  # type: ignore[assignment]  # kombu looks for answers that are overdue
+        connection.send_packed_command(connection.pack_commands(question))
+
+    def _brpop_read(self, **options: Any) -> bool:
         try:
-            super()._brpop_start(timeout)
+            taken, errors = self._answers(**options)
         finally:
-            self.priority_steps = steps
+            self._in_poll = False
+            self._flush_brpop_reauth()
+        if taken:
+            self.note_answer(time.monotonic() - self._asked_at, asked=self._asked, got=len(taken))
+        # Redis has forgotten them all. On its way out the stack hands on each, whatever happens to another.
+        with ExitStack() as each:
+            for key, message in reversed(taken):
+                each.callback(self._hand_on, message, bytes_to_str(key).rsplit(self.sep, 1)[0])
+        if errors:
+            raise errors[0]
+        if not taken:
+            raise Empty
+        return True
+
+    def _answers(self, **options: Any) -> tuple[list[tuple[bytes, bytes]], list[Exception]]:
+        """Each message that Redis answered with, behind its list; and errors. Both answers are read in any case, or the
+        second would be taken for one to the next question."""
+        connection = self.client.connection
+        taken: list[tuple[bytes, bytes]] = []
+        errors: list[Exception] = []
+        for command in ("BRPOP", "EVAL")[: 2 if self._asked > 1 else 1]:
+            try:
+                answer = self.client.parse_response(connection, command, **options)
+            except ResponseError as error:
+                errors.append(error)
+            except self.connection_errors as error:
+                connection.disconnect()
+                return taken, [error]
+            else:
+                taken += [answer] if command == "BRPOP" and answer else answer or []
+        return taken, errors
+
+    def _hand_on(self, message: bytes, queue: str) -> None:
+        self._queue_cycle.rotate(queue)
+        try:
+            self.connection._deliver(loads(bytes_to_str(message)), queue)
+        except _NO_JSON as error:
+            log.warning("message dropped", error=f"no JSON: {error}")
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
-        if kwargs.get("_publish_batch") is not None:  # Redis answers later, and not us
+        if kwargs.get("_publish_batch") is not None:  # Redis answers later, and not this call
             super()._put_fanout(exchange, message, routing_key, **kwargs)
             return
         text, topics = dumps(message), self._get_publish_topics(exchange, routing_key)
@@ -72,7 +164,7 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """kombu's, for queues that hold anything at all."""
+    """kombu's transport, for queues that may hold anything."""
 
     Channel = Channel
 
@@ -80,9 +172,10 @@ class Transport(redis.Transport):
         super().register_with_event_loop(connection, _Told(loop))
 
     def on_readable(self, *ready: Any) -> None:
+        # Of a queue's entries the channel says so itself; this is for broadcasts.
         try:
             super().on_readable(*ready)
-        except (JSONDecodeError, UnicodeDecodeError, binascii.Error) as error:
+        except _NO_JSON as error:
             log.warning("message dropped", error=f"no JSON: {error}")
 
     def _deliver(self, message: Any, queue: str) -> None:
@@ -93,8 +186,8 @@ class Transport(redis.Transport):
 
 
 class _Told:
-    """A worker's event loop, told of each socket once. kombu does so in each turn, several times a message, and each
-    time two calls of the system's come of it.
+    """A worker's event loop that registers each socket once. kombu registers it in each turn, several times a message,
+    and each time costs two system calls.
     """
 
     def __init__(self, loop: Any) -> None:
@@ -149,10 +242,10 @@ def broker_answers() -> bool:
 
 
 class BrokerMemory:
-    """Whether Redis still has what was published: emptied, or back without its file, it has lost all messages.
+    """Tells whether Redis still has the published messages. Emptied, or back without its file, it has lost them all.
 
-    A mark in it tells. Not thread-safe, and no longer than ``_LOOK_SECONDS`` for each of three answers. A Redis that is
-    away has forgotten nothing as far as is known; nor does a broker of another kind.
+    A mark in Redis tells. Not thread-safe. A check waits at most ``_LOOK_SECONDS`` for each of three answers. A Redis
+    that is away counts as one that forgot nothing, and so does a broker of another kind.
     """
 
     def __init__(self) -> None:
@@ -200,7 +293,7 @@ def carriers() -> dict[str, str]:
 
 
 def differences() -> list[str]:
-    """Of RabbitMQ as the broker, in words: what of the settings has no effect there, or another one."""
+    """The settings that have no effect, or another one, with RabbitMQ as the broker, in words."""
     if carriers()["messages"] != "rabbitmq":
         return []
     found = [
@@ -216,7 +309,7 @@ def differences() -> list[str]:
 
 
 def tell_carriers() -> None:
-    """At a process's start, where it is not all Redis."""
+    """Log the broker and its differences at a process's start, if it is RabbitMQ."""
     if (used := carriers())["messages"] == "rabbitmq":
         log.info("broker is RabbitMQ", **used)
         for difference in differences():

@@ -44,14 +44,14 @@ def _pattern(text: str) -> str:
     try:
         return targets.read_pattern(text.strip())
     except InvalidInput as error:
-        raise ValueError(f"{text.strip()!r} is no host: {' '.join(error.errors['pattern'])}") from None
+        raise ValueError(f"{text.strip()!r} is not a host: {' '.join(error.errors['pattern'])}") from None
 
 
 def _ports(value: str) -> str:
     for part in value.split(","):
         low, _, high = part.strip().partition("-")
         if not re.fullmatch("[0-9]{1,5}(-[0-9]{1,5})?", part.strip()):
-            raise ValueError(f"{part.strip()!r} is no port and no range of ports, such as 443 or 8000-8999")
+            raise ValueError(f"{part.strip()!r} is not a port or a range of ports, such as 443 or 8000-8999")
         if not 1 <= int(low) <= int(high or low) <= 65_535:
             raise ValueError(f"{part.strip()!r} must lie within 1-65535, lowest first")
     return value
@@ -85,39 +85,48 @@ class EngineSettings(BaseSettings):
     )
 
     # Beat
-    leader_election: bool = Field(True, description="Off: every beat leads (merely wasteful, DESIGN §2.11).")
+    leader_election: bool = Field(
+        True, description="Off: every beat leads, which only wastes work (DESIGN §2.11)."
+    )
     leader_lease_seconds: float = Field(10, ge=2, le=60)
     look_ahead_seconds: float = Field(60, ge=1, le=3600)
-    materialize_batch: int = Field(500, ge=1, le=10_000, description="Jobs a materialize statement takes.")
-    dispatch_batch: int = Field(1000, ge=1, le=10_000, description="Triggers a dispatch statement takes.")
-    batching: bool = Field(True, description="Off: one trigger a message, whatever the load.")
+    materialize_batch: int = Field(
+        500, ge=1, le=10_000, description="Jobs that one materialize statement takes."
+    )
+    dispatch_batch: int = Field(
+        1000, ge=1, le=10_000, description="Triggers that one dispatch statement takes."
+    )
+    batching: bool = Field(True, description="Off: each message carries one trigger, at any load.")
     queue_wait_ms: int = Field(
         1000, ge=50, le=60_000, description="How much work of a job type is queued ahead of its workers."
     )
     queue_window_initial: int = Field(
-        256, ge=1, le=1_000_000, description="Triggers queued before the workers' pace is known."
+        256,
+        ge=1,
+        le=1_000_000,
+        description="Triggers queued before the workers' pace is known; the least while dispatch is slow.",
     )
     queue_window_min: int = Field(16, ge=1, le=1_000_000)
     queue_window_max: int = Field(20_000, ge=1, le=1_000_000)
     target_rate_per_second: float = Field(
-        0, ge=0, le=100_000, description="Webhooks a second to one host; 0: no limit."
+        0, ge=0, le=100_000, description="Most webhooks per second to one host; 0: no limit."
     )
-    target_rates: Rates = Field(default={}, description="Hosts with a rate of their own: host=rate, …")
+    target_rates: Rates = Field(default={}, description="Hosts with their own rate limit: host=rate, …")
     breaker_failures: int = Field(
         10,
         ge=1,
         le=10_000,
-        description="Failed calls of a host in a window that open a tenant's circuit breaker.",
+        description="Number of failed calls to a host in a window that opens a tenant's circuit breaker.",
     )
     breaker_ratio: float = Field(
-        0.5, gt=0, le=1, description="The part of all calls in a window that they must be."
+        0.5, gt=0, le=1, description="Share of all calls in a window that must have failed."
     )
     breaker_window_seconds: float = Field(60, ge=1, le=3600)
     breaker_wait_seconds: float = Field(
         30,
         ge=1,
         le=3600,
-        description="How long a breaker is open before one call probes; twice as long each time.",
+        description="How long a breaker is open before a call probes the host; doubles with each failure.",
     )
     dispatch_deadline_seconds: float = Field(30, ge=1, le=3600)
     brokerless_fallback: bool = Field(
@@ -126,7 +135,7 @@ class EngineSettings(BaseSettings):
     queue_type: str = Field(
         "default",
         pattern="^(default|classic|quorum)$",
-        description="Of job types' queues on RabbitMQ; default: as the virtual host has it.",
+        description="Type of the job types' queues on RabbitMQ; default: the virtual host decides.",
     )
     max_sleep_ms: int = Field(250, ge=10, le=10_000)
     history_days: int = Field(90, ge=1, le=3650)
@@ -134,7 +143,7 @@ class EngineSettings(BaseSettings):
         30,
         ge=1,
         le=3650,
-        description="How long completed and cancelled jobs stay that do not say so themselves.",
+        description="How long completed and cancelled jobs without delete_after_seconds stay.",
     )
     archive_url: Annotated[str, AfterValidator(_archive)] = Field(
         "",
@@ -149,7 +158,7 @@ class EngineSettings(BaseSettings):
         description="How late a due trigger may be before the console's overview says so.",
     )
     metrics_tenants: int = Field(
-        20, ge=0, le=1000, description="Tenants, the busiest, with series of their own in /metrics."
+        20, ge=0, le=1000, description="Number of busiest tenants with their own series in /metrics."
     )
 
     # Worker
@@ -158,48 +167,52 @@ class EngineSettings(BaseSettings):
         15,
         ge=0,
         le=3600,
-        description="Between asking a handler to stop, interrupting it and ending its process.",
+        description="Time between asking a handler to stop, interrupting it, and ending its process.",
     )
     drain_seconds: float = Field(
         25,
         ge=0,
         le=86_400,
-        description="After SIGTERM, until what still runs in a prefork worker is handed back.",
+        description="Time after SIGTERM until attempts that still run in a prefork worker are handed back.",
     )
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
     reserved_slots: int = Field(
-        0, ge=0, le=1000, description="Slots of each worker that only critical and high may take (Redis)."
+        0, ge=0, le=1000, description="Slots of each worker for critical and high triggers only (with Redis)."
     )
 
     # Web
     long_polls: int = Field(
-        8, ge=1, le=1000, description="Requests a web process lets wait at once for work or events."
+        8, ge=1, le=1000, description="Requests that may wait at once for work or events in a web process."
     )
 
     replica_max_lag_seconds: float = Field(
         10,
         ge=1,
         le=3600,
-        description="How old what the replica answers may be; where it is older, the primary is asked.",
+        description="How old the replica's answers may be; if they are older, the primary is asked.",
     )
 
     # API
-    api_rate_per_second: int = Field(1000, ge=0, le=1_000_000, description="Calls of one key; 0: no limit.")
-    api_rate_burst: int = Field(5000, ge=1, le=10_000_000, description="Calls of one key at once.")
+    api_rate_per_second: int = Field(
+        1000, ge=0, le=1_000_000, description="API calls per second with one key; 0: no limit."
+    )
+    api_rate_burst: int = Field(5000, ge=1, le=10_000_000, description="API calls at once with one key.")
 
     # Handlers
     handler_modules: Names = Field(default=(), description="Modules whose import registers job types.")
     disabled_types: Names = Field(default=(), description="Job types that no tenant may use.")
-    noop_enabled: bool = Field(False, description="On: jobs may be of the type noop, which is for measuring.")
+    noop_enabled: bool = Field(
+        False, description="On: jobs may have the type noop, which is for measurements."
+    )
     queue_max_messages: int = Field(
-        10_000, ge=1, le=100_000_000, description="Messages in a queue that jobs write to; more are retried."
+        10_000, ge=1, le=100_000_000, description="Most messages in a queue of jobs; others are retried."
     )
     tenant_queue_bytes: int = Field(
         67_108_864,
         ge=1024,
         le=2**40,
-        description="Bytes of all queues in Redis that a tenant's jobs write to.",
+        description="Most bytes in all queues in Redis that a tenant's jobs write to.",
     )
     webhook_allow_networks: Networks = Field(
         default=(), description="CIDRs exempt from the ban on private addresses."

@@ -1,9 +1,9 @@
 """Crash points: named places at which a test lets a real process die, so that "killed just here" is not left to luck.
 
-Armed only when ``CARILLON_CRASH_POINTS`` names a directory as the process starts, which nothing but tests does. Whoever
-then passes a point that has a file of its name there takes the file and dies as by ``kill -9``: one process a file,
-however many pass at once. A file ``<point>@<job type>`` is for whoever passes the point with triggers of that type.
-Unarmed, a point is a call of an empty function.
+A process is armed only if ``CARILLON_CRASH_POINTS`` names a directory when it starts; only tests do that. An armed
+process that passes a point with a file of its name there takes the file and dies as by ``kill -9``: one process a file,
+however many pass at once. A file ``<point>@<job type>`` is for a process that passes the point with triggers of that
+type. Unarmed, a point is a call of an empty function.
 """
 
 import os
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-#: In the order in which a firing meets them.
+#: The points, in the order in which a firing meets them.
 POINTS = (
     "materialize.before_commit",
     "materialize.after_commit",
@@ -25,14 +25,14 @@ POINTS = (
     "finish.after_commit",
     "finish.after_publish",
 )
-#: Where firings meet them that begin runs of workflows.
+#: The points of firings that begin runs of workflows.
 RUN_POINTS = ("begin_run.after_commit",)
 _directory = os.environ.get("CARILLON_CRASH_POINTS", "")
 
 
 class CrashPoint(Protocol):
     def __call__(self, name: str, job_types: Iterable[str] = (), /) -> None:
-        """Pass the point of this name, with triggers of these types, which are only looked at in armed processes."""
+        """Pass the point of this name, with triggers of these types. Only armed processes look at the types."""
 
 
 def _die_if_told(name: str, job_types: Iterable[str] = (), /) -> None:
@@ -51,7 +51,7 @@ def _take(file: str) -> bool:
 
 
 def _go_on(name: str, job_types: Iterable[str] = (), /) -> None:
-    """Nobody armed this process."""
+    """Do nothing: this process is not armed."""
 
 
 crash_point: CrashPoint = _die_if_told if _directory else _go_on

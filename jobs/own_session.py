@@ -1,7 +1,7 @@
-"""A session with Postgres beside Django's: of a thread that listens, or that exchanges rate limits.
+"""A session with Postgres beside Django's, for a thread that listens or that exchanges rate limits.
 
-It commits each statement by itself, and its waits are the caller's to bound. Nobody else uses it. It goes past a
-pooler, which by transaction would lose what is listened to.
+It commits each statement by itself, and the caller must bound its waits. Only the caller uses it. It goes past a
+pooler, because a pooler by transaction would lose the channels that are listened to.
 """
 
 import math
@@ -16,15 +16,15 @@ _DJANGOS = ("cursor_factory", "context", "prepare_threshold")
 
 
 def parameters(connection: Any) -> dict[str, Any]:
-    """By which psycopg makes a connection of its own to the database that Django's ``connection`` leads to."""
+    """The parameters by which psycopg makes its own connection to the database of Django's ``connection``."""
     known = connection.get_connection_params()
     return {name: value for name, value in known.items() if name not in _DJANGOS}
 
 
 def own_session(*, timeout_seconds: float, alias: str = DEFAULT_DB_ALIAS) -> psycopg.Connection[Any]:
-    """Connect to Carillon's database within ``timeout_seconds``; what is sent then and not received counts as long.
+    """Connect to Carillon's database within ``timeout_seconds``; sent data may also stay unreceived for as long.
 
-    ``alias``: of the server; of a replica no way past a pooler is known. Raises ``psycopg.Error``.
+    ``alias``: the server's. For a replica no way past a pooler is known. Raises ``psycopg.Error``.
     """
     ours = connections[alias]
     past = settings.DIRECT_DATABASE if alias == DEFAULT_DB_ALIAS else {}

@@ -26,7 +26,7 @@ def _register(app: Celery, job_type: str, name: str) -> str:
     def body(task: Task, items: Any = (), *_: Any, **__: Any) -> dict[str, int]:
         """Claim and perform a batch; without anything left to claim there is no result either.
 
-        What a later version may add to its messages is ignored.
+        Arguments that a later version may add to its messages are ignored.
         """
         with worker.slot():
             summary = perform(
@@ -45,7 +45,7 @@ def _register(app: Celery, job_type: str, name: str) -> str:
 def perform(
     job_type: str, items: Any, *, worker_name: str, celery_task_id: str = ""
 ) -> dict[str, int] | None:
-    """Perform a message, of Celery or (without a ``celery_task_id``) from Postgres. None: nothing of it was left."""
+    """Perform a message of Celery, or from Postgres (no ``celery_task_id``). None: nothing of it was left."""
     tokens = parse_items(items)
     if not tokens:
         return None
@@ -53,8 +53,8 @@ def perform(
 
 
 def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., None]:
-    """Celery's own way to take a message, for those of its protocol; any other would end the whole worker."""
-    from celery.worker.strategy import default  # needed by workers alone
+    """Celery's own way to take a message, for messages of its protocol. Any other would end the whole worker."""
+    from celery.worker.strategy import default  # only workers need it
 
     take = default(task, app, consumer)
 
@@ -77,18 +77,18 @@ def dropping_garbage(task: Task, app: Celery, consumer: Any) -> Callable[..., No
 
 
 def checked_fence(fence: Any) -> int:
-    """``fence`` if the column can hold it: one that cannot would fail the claim of its whole batch."""
+    """Return ``fence`` if the column can hold it. Any other fence would fail the claim of its whole batch."""
     if type(fence) is not int or not 0 <= fence < 2**31:
         raise ValueError("a fence is a whole number from 0 to 2147483647")
     return fence
 
 
 def parse_items(items: Any) -> Sequence[ClaimToken]:
-    """The ``[(trigger id, fence), …]`` of a message; what is not of that form is logged and dropped."""
+    """The ``[(trigger id, fence), …]`` of a message; an item of another form is logged and dropped."""
     tokens = []
     for item in items if isinstance(items, list | tuple) else [items]:
         try:
-            trigger_id, fence, *_ = item  # what a later version may add is ignored
+            trigger_id, fence, *_ = item  # parts that a later version may add are ignored
             tokens.append(ClaimToken(UUID(trigger_id), checked_fence(fence)))
         except (TypeError, ValueError, AttributeError) as error:
             log.warning("message dropped", item=shape_of(item), error=str(error))

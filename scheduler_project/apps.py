@@ -1,4 +1,4 @@
-"""The project as an app, and what ``manage.py check`` asks beside Django's own questions."""
+"""The project as an app, and the checks that ``manage.py check`` runs beside Django's own."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from django.db.models.signals import post_migrate
 
 
 class ConsoleConfig(SimpleAdminConfig):
-    """Django's admin, without its pages: a process that shows some imports them, with ``scheduler_project.urls``."""
+    """Django's admin, without its pages: a process that serves pages imports them, with ``scheduler_project.urls``."""
 
     def ready(self) -> None:
         register(check_dependencies, Tags.admin)
@@ -41,7 +41,7 @@ class SchedulerProjectConfig(AppConfig):
         bound_waits()
         follow_logins()
         follow_sessions()
-        # After the last app: then there are permissions for all models.
+        # After the last app: by then all models have their permissions.
         post_migrate.connect(
             _keep_groups, sender=[*apps.get_app_configs()][-1], dispatch_uid="carillon-groups"
         )
@@ -57,7 +57,7 @@ def _keep_groups(**of_migrate: Any) -> None:
 
 @register(Tags.security, deploy=True)
 def sealing_keys_are_given(**_: Any) -> list[Warning]:
-    """Secrets sealed under a key that comes from ``SECRET_KEY`` are lost when that is changed."""
+    """Secrets sealed under a key that is derived from ``SECRET_KEY`` are lost when ``SECRET_KEY`` changes."""
     if settings.PLATFORM.encryption_keys:
         return []
     return [
@@ -71,7 +71,7 @@ def sealing_keys_are_given(**_: Any) -> list[Warning]:
 
 @register(Tags.database)
 def replica_is_one(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """``manage.py check --database replica``: it follows the server at ``DATABASE_URL``, and answers."""
+    """``manage.py check --database replica``: the replica follows the server at ``DATABASE_URL``, and answers."""
     from jobs.store import replica
     from jobs.store.db.routing import REPLICA
 

@@ -50,10 +50,10 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 
 @setup_logging.connect
 def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
-    """Our lines by ``--logfile`` and ``-l``; that there is a receiver keeps Celery from writing its own.
+    """Log by ``--logfile`` and ``-l``. While the signal has a receiver, Celery does not write log lines of its own.
 
-    Django's settings configured logging already. Of ``-l`` the level is known, not whether it was given: at WARNING,
-    its default, settings rule.
+    Django's settings configured logging already. The level of ``-l`` is known, but not whether the option was given: at
+    WARNING, its default, the settings decide.
     """
     from jobs.conf import engine_settings
 
@@ -65,18 +65,18 @@ def _heed_log_options(loglevel: int, logfile: str | None, **_: Any) -> None:
 
 
 def _connected(way: Callable[[], None]) -> None:
-    """Go that way to the database. Ends the process, with the reason, behind a pooler that it was not told of, or
-    before a schema older than the code."""
+    """Connect to the database by ``way``. Ends the process, with the reason, behind a pooler that the settings do not
+    name, or if the schema is older than the code."""
     try:
         way()
         refuse_older_schema()
     except (SharedSessions, OlderSchema) as error:
-        sys.exit(str(error))  # no Exception: Celery would write it down and start
+        sys.exit(str(error))  # not an Exception: Celery would log it and start
 
 
 @worker_init.connect
 def _prepare_before_forking(sender: Any, **_: Any) -> None:
-    """Import what the first webhook would import while a firing waits; the pool's processes share its memory."""
+    """Import modules that the first webhook would import while a firing waits; the pool's processes share them."""
     from jobs.conf import engine_settings
     from jobs.store import db
 
@@ -97,7 +97,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
 
 
 def _bound_stop(**_: Any) -> None:
-    """What its processes do not end while they drain is handed back then; no stop takes longer."""
+    """Triggers that the pool's processes do not finish while they drain are then handed back. No stop takes longer."""
     from billiard.process import active_children
 
     from jobs.conf import engine_settings
@@ -110,10 +110,10 @@ def _bound_stop(**_: Any) -> None:
 
 
 def _supported_pool(worker: Any) -> str:
-    """The kind of pool the worker was asked for. Ends the process, with the reason, if Carillon does not work in it."""
+    """The kind of pool that the worker was asked for. Ends the process, with the reason, if Carillon cannot use it."""
     pool = get_implementation(worker.pool_cls).__module__.rpartition(".")[2]
     if pool not in POOLS:
-        # No Exception: Celery would write it down and start.
+        # Not an Exception: Celery would log it and start.
         sys.exit(
             f"Carillon does not run in the pool {pool!r}: use --pool prefork (the default), threads or solo. Greenlets "
             "share one thread with the event loop of asynchronous handlers, so Django refuses the database to all of "
@@ -124,7 +124,7 @@ def _supported_pool(worker: Any) -> str:
 
 
 def _guard(pool: str) -> None:
-    """The handlers of a prefork pool do not run in this process, so it can guard them itself, once they are forked."""
+    """In a prefork pool no handler runs in this process, so it can guard the pool itself, once the pool is forked."""
     from jobs.engine import worker
 
     start = worker.begin_guarding(beside=pool != "prefork")
@@ -132,7 +132,7 @@ def _guard(pool: str) -> None:
 
 
 def _prepare_to_go_without_broker(worker: Any, pool: str) -> None:
-    """Each process of a prefork pool looks for messages in Postgres by itself; of the others the worker's own does."""
+    """In a prefork pool each process looks for messages in Postgres itself; elsewhere the worker's own process does."""
     from jobs import tasks
     from jobs.engine.worker import THIS
     from jobs.engine.worker.brokerless import Brokerless
@@ -148,7 +148,7 @@ def _prepare_to_go_without_broker(worker: Any, pool: str) -> None:
 
 
 def _write_activity() -> None:
-    """What the process counts is written by a thread of its own."""
+    """Start the thread that writes the counts of this process."""
     from jobs.engine.activity import WRITER
 
     WRITER.start()
@@ -156,8 +156,9 @@ def _write_activity() -> None:
 
 @worker_process_init.connect
 def _connect_ahead(**_: Any) -> None:
-    """Connect before the first message, not while it waits; a server that is away is met by the claim's patience. What
-    records spans is imported then, too.
+    """Connect before the first message, not while it waits. If the server is away, the claim retries later.
+
+    The recorder of spans is imported here, too.
     """
     from jobs.engine import worker
     from jobs.engine.worker import draining
@@ -176,7 +177,7 @@ def _connect_ahead(**_: Any) -> None:
 @worker_process_shutdown.connect
 @worker_shutdown.connect
 def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
-    """A process that is asked to end finishes what goes on in it; one that is told to, by a signal, does not."""
+    """A process that is asked to end finishes its work first; one that a signal ends does not."""
     from jobs.engine import worker
     from jobs.engine.activity import WRITER
 
@@ -187,7 +188,7 @@ def _wait_for_the_rest(exitcode: int | None = None, **_: Any) -> None:
 
 @worker_shutting_down.connect
 def _let_the_pool_know(**_: Any) -> None:
-    """Its processes hear of a SIGTERM only when they have nothing left to do."""
+    """Tell the pool's processes: they notice a SIGTERM only when they have no work left."""
     from jobs.engine import worker
 
     worker.drain()
@@ -195,7 +196,7 @@ def _let_the_pool_know(**_: Any) -> None:
 
 @worker_ready.connect
 def _say_that_we_are_there(sender: Any, **_: Any) -> None:
-    """The consumer is told its queues by ``-Q``, ``-X`` and remote control; without a connection it takes nothing."""
+    """``-Q``, ``-X`` and remote control set the consumer's queues; without a connection it takes no messages."""
     from jobs.conf import engine_settings
     from jobs.engine.worker.presence import Presence, WorkerStatus
 
@@ -216,7 +217,7 @@ def _say_that_we_are_there(sender: Any, **_: Any) -> None:
 
 @beat_init.connect
 def _prepare_to_lead(**_: Any) -> None:
-    """Beats also do what callers asked for by filter; the filters are the API's."""
+    """Beats also carry out the operations that callers asked for by filter; the filters are the API's."""
     from jobs import limits
     from jobs.actions.bulk.runner import Runner
 
@@ -229,7 +230,7 @@ def _prepare_to_lead(**_: Any) -> None:
 
 
 def _select(*asked: Any, **options: Any) -> Any:
-    """``jobs.selection.walks.select``, imported once something was asked for."""
+    """``jobs.selection.walks.select``, imported at the first use."""
     from jobs.selection.walks import select
 
     return select(*asked, **options)

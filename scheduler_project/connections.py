@@ -1,8 +1,8 @@
 """Database connections in Celery workers: kept between messages, dropped when broken.
 
-Celery's Django fixup closes every connection before and after each task, which costs a reconnect per message. This one
-closes only what is past ``CONN_MAX_AGE`` or has seen an error; the store reconnects by itself when a statement finds
-the server gone.
+Celery's Django fixup closes every connection before and after each task, which costs a reconnect per message. This
+fixup closes only connections that are past ``CONN_MAX_AGE`` or have seen an error. The store reconnects by itself when
+a statement finds that the server is gone.
 """
 
 from typing import Any
@@ -13,12 +13,12 @@ from django.db import connections
 
 
 class KeepingWorkerFixup(DjangoWorkerFixup):
-    """Keeps usable connections over task boundaries; after a fork it still drops the parent's."""
+    """Keeps usable connections over task boundaries; after a fork it still drops the parent's connections."""
 
     def close_database(self, **_: Any) -> None:
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
-            # The store retries on a dead connection; a SELECT 1 ahead of every message would only cost.
+            # The store retries on a dead connection; a SELECT 1 before every message would only add cost.
             connection.health_check_done = True  # type: ignore[attr-defined]
 
 

@@ -1,9 +1,9 @@
 """The process environment, read and checked once at start (12-factor).
 
-Every bad setting is collected before anything is refused, so that one start shows one complete list. Without
+Every bad setting is collected before the start is refused, so that one start shows one complete list. Without
 ``DATABASE_URL`` (or ``REDIS_URL``) the *embedded mode* supplies it: a URL that depends on the data directory alone, so
-that any command finds the servers ``manage.py up`` started there. With RabbitMQ as the broker no Redis is supplied: it
-is done without. Nothing here connects to anything.
+that any command finds the servers that ``manage.py up`` started there. With RabbitMQ as the broker no Redis is
+supplied: Carillon does without one. Nothing here opens a connection.
 """
 
 import os
@@ -34,7 +34,7 @@ BROKER_SCHEMES = ("redis", "rediss", "unix", "redis+socket", "sentinel", *AMQP_S
 
 
 class Oidc(NamedTuple):
-    """An identity provider, and what it knows us by."""
+    """An identity provider, and the client that Carillon is to it."""
 
     issuer: str
     client_id: str
@@ -43,7 +43,7 @@ class Oidc(NamedTuple):
 
 
 class Platform(BaseSettings):
-    """Where the servers are and who may talk to us; the engine's own knobs are ``jobs.conf.EngineSettings``."""
+    """Where the servers are, and which callers are accepted. The engine's settings are ``jobs.conf.EngineSettings``."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore")
 
@@ -54,7 +54,7 @@ class Platform(BaseSettings):
     pooler: Literal["none", "session", "transaction"] = Field(
         default="none",
         validation_alias="CARILLON_POOLER",
-        description="How the pooler at DATABASE_URL gives sessions of Postgres out; none: there is no pooler.",
+        description="How the pooler at DATABASE_URL assigns sessions of Postgres; none: there is no pooler.",
     )
     redis_url: str | None = Field(default=None, validation_alias="REDIS_URL")
     broker_url: str | None = Field(default=None, validation_alias="BROKER_URL")
@@ -72,7 +72,7 @@ class Platform(BaseSettings):
     https: bool = Field(
         default=False,
         validation_alias="CARILLON_HTTPS",
-        description="Served over TLS: secure cookies, HSTS, redirect of plain HTTP.",
+        description="Whether Carillon is served over TLS: secure cookies, HSTS, redirect of plain HTTP.",
     )
     session_hours: float = Field(
         default=8,
@@ -86,17 +86,17 @@ class Platform(BaseSettings):
         validation_alias="CARILLON_SESSION_IDLE_MINUTES",
         ge=0,
         le=1440,
-        description="After so long without a click an operator is signed out; 0: never for that.",
+        description="An operator is signed out after this time without a click; 0: never for this reason.",
     )
     second_factor: Literal["off", "optional", "required"] = Field(
         default="off",
         validation_alias="CARILLON_SECOND_FACTOR",
-        description="Whether operators may, or must, sign in with the code of an authenticator app, too.",
+        description="Whether operators may, or must, also sign in with the code of an authenticator app.",
     )
     oidc_issuer: str | None = Field(
         default=None,
         validation_alias="CARILLON_OIDC_ISSUER",
-        description="The identity provider that operators may sign in by, as its tokens name it.",
+        description="Issuer of the identity provider with which operators may sign in, as in its tokens.",
     )
     oidc_client_id: str | None = Field(default=None, validation_alias="CARILLON_OIDC_CLIENT_ID")
     oidc_client_secret: str | None = Field(default=None, validation_alias="CARILLON_OIDC_CLIENT_SECRET")
@@ -104,23 +104,23 @@ class Platform(BaseSettings):
         default="single sign-on",
         validation_alias="CARILLON_OIDC_NAME",
         max_length=40,
-        description="What the login page's button calls the identity provider.",
+        description="Name of the identity provider on the login page's button.",
     )
     password_sign_in: bool = Field(
         default=True,
         validation_alias="CARILLON_PASSWORD_SIGN_IN",
-        description="Whether passwords sign in beside the identity provider.",
+        description="Whether operators may also sign in with a password if there is an identity provider.",
     )
     environment: str = Field(
         default="",
         validation_alias="CARILLON_ENVIRONMENT",
         max_length=30,
-        description="Shown on every page of the console, such as production.",
+        description="Name of the environment, such as production; every page of the console shows it.",
     )
     email_url: str | None = Field(
         default=None,
         validation_alias="EMAIL_URL",
-        description="The server that takes notices by e-mail: smtp://user:password@host:25, smtps:// for TLS.",
+        description="Mail server for notices by e-mail: smtp://user:password@host:25, smtps:// for TLS.",
     )
     email_from: str = Field(default="carillon@localhost", validation_alias="EMAIL_FROM")
     metrics_token: str | None = Field(
@@ -128,7 +128,7 @@ class Platform(BaseSettings):
         validation_alias="CARILLON_METRICS_TOKEN",
         min_length=16,
         pattern="^[!-~]*$",
-        description="Who sends it as a bearer token reads /metrics; unset: callers from the same machine.",
+        description="Bearer token that may read /metrics; unset: only callers from the same machine may.",
     )
     flower_url: str = Field(default="http://127.0.0.1:5555", validation_alias="CARILLON_FLOWER_URL")
 
@@ -154,7 +154,7 @@ class Platform(BaseSettings):
     )
     @classmethod
     def _empty_is_unset(cls, value: object, info: ValidationInfo) -> object:
-        """Not so where servers and keys are named: in their place something else would be used without a word."""
+        """Not for other settings that name servers and keys: a default would silently replace the empty value."""
         return cls.model_fields[str(info.field_name)].default if value == "" else value
 
     @field_validator("data_dir")
@@ -221,13 +221,13 @@ class Platform(BaseSettings):
         return value.rstrip("/")
 
     def oidc(self) -> "Oidc | None":
-        """The identity provider; None: there is none."""
+        """The identity provider; None: none is set."""
         if not (self.oidc_issuer and self.oidc_client_id and self.oidc_client_secret):
             return None
         return Oidc(self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret, self.oidc_name)
 
     def sign_in_problems(self) -> list[str]:
-        """What is lacking for the identity provider that is named."""
+        """The settings that are missing for the identity provider that is named."""
         given = {
             "CARILLON_OIDC_ISSUER": self.oidc_issuer,
             "CARILLON_OIDC_CLIENT_ID": self.oidc_client_id,
@@ -240,7 +240,7 @@ class Platform(BaseSettings):
         return problems
 
     def email(self) -> dict[str, Any]:
-        """Django's settings of e-mail, by name. Without a server ``EMAIL_HOST`` is empty, and none is sent."""
+        """Django's settings of e-mail, by name. Without a server ``EMAIL_HOST`` is empty, and no e-mail is sent."""
         parts = urlsplit(self.email_url or "")
         ports = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
         return {
@@ -259,7 +259,7 @@ class Platform(BaseSettings):
         return self.database_url is None
 
     def pooler_problems(self) -> list[str]:
-        """What is wrong with the three settings of a pooler together."""
+        """The faults of the three settings of a pooler, taken together."""
         if self.pooler == "none":
             if self.database_direct_url:
                 return ["CARILLON_POOLER: must be session or transaction with DATABASE_DIRECT_URL"]
@@ -287,13 +287,13 @@ class Platform(BaseSettings):
         )
 
     def replica_database(self) -> dict[str, Any] | None:
-        """Where history may be read instead; None: there is no replica. A pooler before it works as the primary's."""
+        """The replica, for reads of history; None: there is none. A pooler before it works as the primary's does."""
         url = self.database_replica_url
-        # A request that waits for it could have asked the primary.
+        # A short timeout: a request that waits for the replica could have asked the primary.
         return django_database(url, connect_timeout=2) | self._by_transaction() if url else None
 
     def _by_transaction(self) -> dict[str, Any]:
-        # As Django names it: nothing outlives a transaction, no cursor either.
+        # Django's name for it: nothing outlives a transaction, not even a cursor.
         return {"DISABLE_SERVER_SIDE_CURSORS": self.pooler == "transaction"}
 
     @property
@@ -302,7 +302,7 @@ class Platform(BaseSettings):
         return without_redis(redis_url=self.redis_url, broker_url=self.broker_url)
 
     def redis(self) -> str:
-        """The URL of the Redis that beats and services share, as redis-py spells it; empty where there is none."""
+        """The URL of the Redis that beats and services share, as redis-py spells it; empty where there is no Redis."""
         return "" if self.without_redis else self.redis_url or paths.embedded_redis_url(self.data_dir)
 
     def broker(self) -> str:
@@ -312,18 +312,18 @@ class Platform(BaseSettings):
         return f"redis+socket://{rest.replace('?db=', '?virtual_host=')}" if scheme == "unix" else url
 
     def key(self) -> str:
-        """The secret key: given, or (embedded mode only) made once and kept in the data directory."""
+        """The secret key: the given one, or (embedded mode only) one made once and kept in the data directory."""
         return self.secret_key or paths.secret_key(self.data_dir)
 
     def sealing_keys(self) -> tuple[bytes, ...]:
-        """Keys that seal secrets: the given ones, the first of which seals, then one derived from the secret key.
+        """Keys that seal secrets: the given keys, the first of which seals, then one derived from the secret key.
 
-        The derived one serves until keys are given, and opens what it sealed thereafter.
+        The derived key seals until keys are given. After that it still opens the secrets that it sealed.
         """
         return (*encryption_keys(self.encryption_keys or ""), self._derived(b"carillon secrets"))
 
     def signing_keys(self) -> tuple[bytes, ...]:
-        """Keys that sign the audit trail: the first key signs, each verifies, the derived one last."""
+        """Keys that sign the audit trail: the first key signs, every key verifies; the derived key comes last."""
         return (*encryption_keys(self.trail_keys or ""), self._derived(b"carillon trail"))
 
     def _derived(self, purpose: bytes) -> bytes:
@@ -335,21 +335,21 @@ class Platform(BaseSettings):
 
 
 def without_redis(*, redis_url: str | None, broker_url: str | None) -> bool:
-    """Whether an installation with these needs no Redis, not even the embedded one."""
+    """Whether an installation with these URLs needs no Redis, not even the embedded one."""
     return not redis_url and urlsplit(broker_url or "").scheme in AMQP_SCHEMES
 
 
 def load() -> tuple[Platform, EngineSettings]:
     """Read and check the whole environment.
 
-    Raises ``ImproperlyConfigured`` that lists every bad setting with what would be right.
+    Raises ``ImproperlyConfigured``, which lists every bad setting and how to correct it.
     """
     problems: list[str] = []
     platform = _checked(Platform, problems)
     engine = _checked(EngineSettings, problems)
     if isinstance(platform, Platform) and not platform.embedded_database:
         if platform.secret_key is None:
-            problems.append("SECRET_KEY: is required with DATABASE_URL; 50 random characters would do")
+            problems.append("SECRET_KEY: is required with DATABASE_URL, such as 50 random characters")
         if not platform.allowed_hosts:
             problems.append("ALLOWED_HOSTS: is required with DATABASE_URL; e.g. carillon.example.org")
     if isinstance(platform, Platform):
@@ -375,14 +375,14 @@ def _checked(kind: type[S], problems: list[str]) -> S | None:
             where = item["loc"][0] if item["loc"] else ""
             name = str(where) if str(where).isupper() else f"{prefix}{where}".upper()
             message = _range(kind, str(where), item["type"]) or item["msg"].removeprefix("Value error, ")
-            # Keys and URLs carry secrets: they are never echoed.
+            # Keys and URLs hold secrets: they are never echoed.
             given = "" if name.endswith(("_KEY", "_KEYS", "_URL", "_SECRET")) else f" (got {item['input']!r})"
             problems.append(f"{name}: {message}{given}" if where else message)
         return None
 
 
 def _range(kind: type[BaseSettings], name: str, fault: str) -> str | None:
-    """Both bounds of a number that lies outside them; None for other faults."""
+    """A message with both bounds, for a number outside them; None for other faults."""
     field = kind.model_fields.get(name)
     if field is None or fault not in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         return None

@@ -1,7 +1,8 @@
-"""A process and the database's schema at its start: an older one is refused or told of, a newer one told of.
+"""Compares the database's schema at a process's start: an older schema is refused or logged, a newer one is logged.
 
-Beats and workers would fail with each statement that names a column the database has not got, so they do not start. A
-web process stays, since ``/readyz`` has to say so: it is not routed to, and is ready as soon as ``migrate`` has run.
+Beats and workers would fail with each statement that names a column that the database lacks, so they do not start. A
+web process stays, since ``/readyz`` must report it. No requests are routed to that process; it is ready as soon as
+``migrate`` has run.
 """
 
 import psycopg
@@ -17,7 +18,7 @@ log = get_logger()
 
 
 class OlderSchema(RuntimeError):
-    """The message says which migrations the database lacks, and what to do."""
+    """The message names the migrations that the database lacks, and says how to go on."""
 
     def __init__(self, lacks: tuple[str, ...]) -> None:
         more = f" and {len(lacks) - 3} more" if len(lacks) > 3 else ""
@@ -28,7 +29,7 @@ class OlderSchema(RuntimeError):
 
 
 def refuse_older_schema() -> None:
-    """Raise ``OlderSchema`` where the database lacks a migration. One that is away is no answer."""
+    """Raise ``OlderSchema`` where the database lacks a migration. A database that is away proves nothing."""
     try:
         with psycopg.connect(**parameters(connections[DEFAULT_DB_ALIAS]), autocommit=True) as probe:
             found = schema.compare(probe)

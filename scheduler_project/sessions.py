@@ -1,9 +1,9 @@
-"""Sessions with Postgres: which pooler they come from, and that their waits are bounded.
+"""Sessions with Postgres: which pooler they come from, and the bounds of their waits.
 
-A session's settings and prepared statements must be there at its next statement. A pooler that gives sessions out by
-transaction would lose them, or leave them to another client. Web processes and workers can do without
+A session's settings and prepared statements must still be there at its next statement. A pooler that gives sessions out
+by transaction would lose them, or leave them to another client. Web processes and workers can do without them
 (``CARILLON_POOLER=transaction``); beats and commands connect to Postgres itself (``DATABASE_DIRECT_URL``). A process
-that meets such a pooler where it was not told of one refuses to start.
+that finds such a pooler where its settings name none refuses to start.
 """
 
 from typing import Any
@@ -17,26 +17,26 @@ from jobs.own_session import parameters
 from jobs.store import db
 from jobs.store.db.routing import PRIMARY, REPLICA
 
-#: A server or a lock that hangs must not hang us without end.
+#: A server or a lock that hangs must not hang this process forever.
 WAITS = {"statement_timeout": "30s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s"}
 _ROUNDS = 3
 
 
 class SharedSessions(RuntimeError):
-    """The message says what is wrong, and what would be right."""
+    """The message says which setting is wrong, and how to correct it."""
 
     TEXT = (
-        "The pooler in front of Postgres (DATABASE_URL) gives sessions out by transaction. Set "
-        "CARILLON_POOLER=transaction, and DATABASE_DIRECT_URL to the URL of Postgres itself; or use pool_mode = "
-        "session, or connect to Postgres itself."
+        "The pooler in front of Postgres (DATABASE_URL) assigns a session per transaction. Set "
+        "CARILLON_POOLER=transaction, and DATABASE_DIRECT_URL to the URL of Postgres itself; or use "
+        "pool_mode = session, or connect to Postgres itself."
     )
     OF_REPLICA = (
-        "The pooler in front of the replica (DATABASE_REPLICA_URL) gives sessions out by transaction, and "
-        "CARILLON_POOLER does not say so, which is for both servers. Connect to the replica itself, or use pool_mode = "
-        "session."
+        "The pooler in front of the replica (DATABASE_REPLICA_URL) assigns a session per transaction, but "
+        "CARILLON_POOLER, which applies to both servers, says otherwise. Connect to the replica itself, or "
+        "use pool_mode = session."
     )
     DIRECT = (
-        "Beats need sessions of their own, and DATABASE_DIRECT_URL leads to a pooler that gives them out by "
+        "Beats need their own sessions, but DATABASE_DIRECT_URL leads to a pooler that assigns a session per "
         "transaction. Set it to the URL of Postgres itself."
     )
 
@@ -54,8 +54,9 @@ def _bound(connection: Any, **_: Any) -> None:
 
 
 def go_through_pooler() -> None:
-    """Have this process connect by ``DATABASE_URL`` from here on, where that is a pooler's. Raises ``SharedSessions``
-    where sessions of its own were promised it, of the replica too.
+    """Make this process connect by ``DATABASE_URL`` from here on, where that is a pooler's URL. Raises
+    ``SharedSessions`` where the settings promise it sessions of its own and the pooler shares them, also for the
+    replica.
     """
     if settings.POOLED_DATABASE:
         connections.settings[PRIMARY].update(settings.POOLED_DATABASE)
@@ -71,7 +72,7 @@ def go_past_pooler() -> None:
 
 
 def _refuse_shared_sessions(text: str, *, alias: str = PRIMARY) -> None:
-    """A database that is away is no answer. Two sessions at once have a server process each, and keep it."""
+    """Two unshared sessions at once have a server process each, and keep it. A database that is away proves nothing."""
     known = parameters(connections[alias])
     try:
         with (
@@ -80,7 +81,7 @@ def _refuse_shared_sessions(text: str, *, alias: str = PRIMARY) -> None:
         ):
             shared = any(_is_shared(ours, other) for _ in range(_ROUNDS))
     except psycopg.Error as error:
-        if alias == PRIMARY:  # who watches the replica tells of that one
+        if alias == PRIMARY:  # the watch of the replica reports a replica that is away
             db.note_away(error, what="sessions")
         return
     if shared:
@@ -89,7 +90,7 @@ def _refuse_shared_sessions(text: str, *, alias: str = PRIMARY) -> None:
 
 def _is_shared(ours: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
     first = _backend(ours)
-    # While its transaction is open a pooler by transaction cannot give this server process to us again.
+    # While the other transaction is open, a pooler by transaction cannot give its server process to our session again.
     with other.transaction():
         taken = _backend(other)
     return taken == first or _backend(ours) != first

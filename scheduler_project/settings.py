@@ -65,7 +65,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
-# Whether operators may, or must, have a second factor; where neither, nothing asks for one.
+# Whether operators may, or must, have a second factor. If neither, no page asks for one.
 SECOND_FACTOR = PLATFORM.second_factor
 # The identity provider that operators may sign in by, if there is one; and whether passwords sign in beside it.
 OIDC = PLATFORM.oidc()
@@ -92,17 +92,17 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": PLATFORM.database()}
-# Where history may be read instead, and what decides it (jobs.store.replica).
+# The replica, from which history may be read, and the router that decides it (jobs.store.replica).
 if REPLICA_DATABASE := PLATFORM.replica_database():
     DATABASES["replica"] = REPLICA_DATABASE
     DATABASE_ROUTERS = ["jobs.store.db.routing.HistoryRouter"]
-# What web processes and workers connect to instead, where there is a pooler (scheduler_project.sessions).
+# Where there is a pooler, web processes and workers connect to this one instead (scheduler_project.sessions).
 POOLED_DATABASE = PLATFORM.pooled_database()
-# What they connect to all the same where they listen (jobs.own_session).
+# For sessions that listen they still connect to this one (jobs.own_session).
 DIRECT_DATABASE = dict(DATABASES["default"]) if POOLED_DATABASE else {}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Of a sign-in that was on its way to no page.
+# The target of a sign-in that was not on its way to a page.
 LOGIN_REDIRECT_URL = "admin:index"
 AUTHENTICATION_BACKENDS = ["tenants.console.reach.BoundBackend"]
 AUTH_PASSWORD_VALIDATORS = [
@@ -116,8 +116,8 @@ USE_TZ = True
 USE_I18N = False
 
 STATIC_URL = "/static/"
-# Served straight from the packages: nothing to collect. Browsers keep a file for a day; an address with another content
-# is another address, but for fonts, which stylesheets name by themselves.
+# Served straight from the packages: nothing to collect. Browsers keep a file for a day. A file with new content has a
+# new address, except fonts, which stylesheets name by themselves.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_MAX_AGE = 86_400
 STORAGES = {
@@ -125,24 +125,25 @@ STORAGES = {
     "staticfiles": {"BACKEND": "scheduler_project.web.files.VersionedFiles"},
 }
 
-# Safe by default; CARILLON_HTTPS=1 adds what only makes sense behind TLS.
+# Safe by default; CARILLON_HTTPS=1 adds the settings that only make sense behind TLS.
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_AGE = round(PLATFORM.session_hours * 3600)
-# Keys are shown once in a message. A cookie would carry it, readable, to whatever else is served on this host.
+# Keys are shown once in a message. A cookie would carry the message, readable, to any other service on this host.
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PLATFORM.https
 SECURE_SSL_REDIRECT = PLATFORM.https
-# Prometheus, with a token, and health checks call beside the proxy; to the port of a redirect nothing here listens.
+# Prometheus, with a token, and health checks call without the proxy. No server here listens on a redirect's port.
 SECURE_REDIRECT_EXEMPT = ["^(metrics|livez|readyz)$"]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PLATFORM.https else None
 SECURE_HSTS_SECONDS = 31_536_000 if PLATFORM.https else 0
-# Whether every subdomain speaks TLS, and whether browsers should have that built in, is for the domain's owner to say.
+# Only the domain's owner can say whether every subdomain speaks TLS, and whether browsers should have that built in.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-# Of pages; the API's answers have a stricter one. The admin's Alpine evaluates expressions, its templates and the API's
-# documentation hold scripts and styles, and none of them has nonces. CORS is off: no header of it is ever sent.
+# The policy of pages; the API's answers have a stricter one. The admin's Alpine evaluates expressions. Its templates
+# and the API's documentation hold scripts and styles, and none of them has nonces. CORS is off: no header of it is ever
+# sent.
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": ["'self'"],
@@ -167,7 +168,7 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "jobs.api.problems.problem_handler",
     "UNAUTHENTICATED_USER": None,
-    # ``?format=`` would answer 404 for what is no format; Accept says it all.
+    # ``?format=`` would answer 404 for a value that is no format; the Accept header is enough.
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -207,7 +208,7 @@ UNFOLD = {
     "SITE_HEADER": "Carillon",
     "SITE_SUBHEADER": "Operators' console",
     "SITE_SYMBOL": "notifications_active",
-    # A bell, without a file of our own to serve.
+    # A bell as a data URL, so that no file must be served.
     "SITE_FAVICONS": [
         {
             "rel": "icon",
@@ -241,10 +242,11 @@ UNFOLD = {
 
 METRICS_TOKEN = PLATFORM.metrics_token or ""
 
-# Notices by e-mail; without EMAIL_URL none are taken.
+# Notices by e-mail; without EMAIL_URL none are accepted.
 globals().update(PLATFORM.email())
 
-# The Redis of rate limits and wake-ups. Their users go on without it; empty: they use Postgres (docs/adr/0030).
+# The Redis of rate limits and wake-ups. While it is away, their users go on without it. Empty: they use Postgres
+# (docs/adr/0030).
 REDIS_URL = PLATFORM.redis()
 
 # Celery. Settings and their reasons: docs/architecture.md, "Celery settings".
@@ -258,7 +260,7 @@ CELERY_ACCEPT_CONTENT = ["json"]
 # The lease recovers lost work, never the broker: acknowledge on receipt.
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_CREATE_MISSING_QUEUES = False
-# Nothing of ours goes there; it only names the exchange that other projects share with us.
+# Carillon sends nothing there; it only names the exchange that other projects share with Carillon.
 CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TASK_QUEUES: list[Queue] = []  # one per job type; filled by scheduler_project.celery
 CELERY_TASK_SEND_SENT_EVENT = False
@@ -274,8 +276,8 @@ CELERY_BROKER_POOL_ACQUIRE_TIMEOUT = 5
 CELERY_BEAT_MAX_LOOP_INTERVAL = 0.5
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {
-        # One list per queue instead of four, and a third of the round trips; our reap replaces redelivery. A second one
-        # where workers keep slots free for what is in the first (scheduler_project.worker.consumer).
+        # One list per queue instead of four, and a third of the round trips; our reap replaces redelivery. There is a
+        # second list where workers keep slots free for messages in the first (scheduler_project.worker.consumer).
         "priority_steps": [0, 1] if CARILLON.reserved_slots else [0],
         "ack_emulation": False,
         "socket_timeout": 5,
@@ -287,7 +289,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = (
     else {"confirm_publish": True, "read_timeout": 5, "write_timeout": 5}
 )
 if not CELERY_BROKER_URL.startswith(("redis", "sentinel")):
-    # RabbitMQ and its clients miss each other after twice as many seconds; what a lost worker had is given to others.
+    # RabbitMQ and its clients give each other up after twice as many seconds; other workers then get a lost worker's
+    # messages.
     CELERY_BROKER_HEARTBEAT = 20
 
 LOGGING_CONFIG = None

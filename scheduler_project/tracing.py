@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 REQUIREMENTS = "requirements/otel.txt"
-#: What the exporter of ``REQUIREMENTS`` speaks.
+#: The protocol that the exporter of ``REQUIREMENTS`` speaks.
 PROTOCOL = "http/protobuf"
 _RATIOS = ("traceidratio", "parentbased_traceidratio")
 _SAMPLERS = ("always_on", "always_off", "parentbased_always_on", "parentbased_always_off", *_RATIOS)
@@ -19,7 +19,7 @@ def is_on(environment: Mapping[str, str]) -> bool:
 
 
 def problems(environment: Mapping[str, str]) -> list[str]:
-    """What is wrong with it, each with what would be right. Nothing is, while no spans are recorded."""
+    """The faults of the environment, each with its correction. There are none while no spans are recorded."""
     if not is_on(environment):
         return []
     found = []

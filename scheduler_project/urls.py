@@ -10,7 +10,7 @@ from jobs.api.problems import unknown_path
 from jobs.api.schema import DescriptionView
 from jobs.api.views import health
 
-# No other process needs the console's pages (scheduler_project.apps).
+# Only processes that load this module need the console's pages (scheduler_project.apps).
 admin.autodiscover()
 
 urlpatterns: list[URLPattern | URLResolver] = [

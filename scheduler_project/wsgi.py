@@ -14,5 +14,5 @@ application = get_wsgi_application()
 go_through_pooler()
 try:
     refuse_older_schema()
-except OlderSchema as error:  # it stays: /readyz has to say so
+except OlderSchema as error:  # the process stays: /readyz must report it
     get_logger().error("schema older than the code", reason=str(error))

@@ -1,4 +1,4 @@
-"""What every play needs: processes to start, watch and stop, and waiting. For ``chaos``, ``benchmarks`` and ``tests``.
+"""Shared by ``chaos``, ``benchmarks`` and ``tests``: starting, watching and stopping processes, and waiting.
 
-Nothing here knows Django or a table of Carillon's, and nothing of the product imports it.
+Nothing here knows Django or a table of Carillon's, and no part of the product imports it.
 """

@@ -53,7 +53,7 @@ class PgBouncer:
         given = {name: str(known[name]) for name in ("host", "port", "user", "password") if known.get(name)}
         server_directory = given.get("host", "")
         if server_directory.startswith("/"):
-            # As root its account reaches Postgres' socket in no other way than from within.
+            # If root starts it, its account reaches Postgres' socket only from within the socket's directory.
             given["host"] = "/proc/self/cwd"
         server = " ".join(f"{name}={value}" for name, value in given.items())
         account = postgres_account(self._directory)

@@ -44,7 +44,7 @@ def start_python(
 
 
 def run_python(argv: Sequence[str], *, environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Run ``python argv`` in the project's directory to its end, whatever that is, and keep what it printed."""
+    """Run ``python argv`` in the project's directory until it exits, with any exit code, and keep its output."""
     return subprocess.run(
         [sys.executable, *argv],
         cwd=PROJECT_DIR,
@@ -82,7 +82,7 @@ def kill_tree(pid: int) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process has ended; a zombie that PID 1 has yet to collect has."""
+    """Whether the process has ended; a zombie that PID 1 has not collected yet counts as ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -92,7 +92,8 @@ def is_gone(pid: int) -> bool:
 def free_port() -> int:
     """A port of the loopback address that nothing listens on, and that no outgoing connection takes meanwhile.
 
-    The kernel gives those of 32768 and above to whoever connects: such a one may be gone by the time a server starts.
+    The kernel gives ports of 32768 and above to outgoing connections: such a port may be taken by the time a server
+    starts.
     """
     for port in random.SystemRandom().sample(range(16_384, 32_768), 100):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -1,7 +1,7 @@
 """A RabbitMQ of one's own, from Debian's package: a node and an epmd with ports, a cookie and data of their own.
 
-Two virtual hosts: ``/``, whose queues are classic, and ``quorum``, whose queues are quorum queues by default. Nothing
-of a RabbitMQ that the machine may run is touched, and no process of ours outlives us.
+Two virtual hosts: ``/``, whose queues are classic, and ``quorum``, whose queues are quorum queues by default. A
+RabbitMQ that the machine may run is not touched, and no process started here outlives its starter.
 """
 
 import json
@@ -35,7 +35,7 @@ def lacks() -> str:
 
 
 class RabbitMQ(EmbeddedServer):
-    """In ``<data_dir>/rabbitmq``, on ``port``. ``start`` after ``stop``, or after a kill, finds what it kept."""
+    """In ``<data_dir>/rabbitmq``, on ``port``. ``start`` after ``stop``, or after a kill, finds the data it kept."""
 
     name = "rabbitmq"
     program = "beam.smp"
@@ -94,7 +94,7 @@ class RabbitMQ(EmbeddedServer):
             "RABBITMQ_CONF_ENV_FILE": str(self.directory / "none.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _ERLANG,
-            # So that the script becomes the server, and its process is ours to kill.
+            # Makes the script become the server, so that its process can be killed here.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
         return [str(SERVER)], {"env": environment}
@@ -114,7 +114,7 @@ class RabbitMQ(EmbeddedServer):
         return False
 
     def kill(self) -> None:
-        """``kill -9``; returns when it is gone. ``start`` begins it again with what is on its disk."""
+        """``kill -9``; returns when it is gone. ``start`` begins it again with the data on its disk."""
         process = self.running()
         assert process is not None
         process.kill()
@@ -125,7 +125,7 @@ class RabbitMQ(EmbeddedServer):
         shutil.rmtree(self.directory / "mnesia", ignore_errors=True)
 
     def close(self) -> None:
-        """Stop it, and what it needed."""
+        """Stop it and its epmd."""
         self.stop()
         if self._epmd is not None:
             self._epmd.kill()
@@ -134,7 +134,7 @@ class RabbitMQ(EmbeddedServer):
 
 
 def _definitions() -> dict[str, Any]:
-    """Of users and virtual hosts, as the node takes them at its first start."""
+    """The users and virtual hosts, as the node takes them at its first start."""
     every = {"configure": ".*", "write": ".*", "read": ".*"}
     return {
         "users": [{"name": "guest", "password": "guest", "tags": ["administrator"], "limits": {}}],

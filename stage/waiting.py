@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-#: A fact is looked at again after so long at first,
+#: At first a fact is looked at again after this long.
 EVERY_SECONDS = 0.02
-#: then after this share of what it has been waited for, at most so long: looking costs the processes that are to bring
-#: it about their time.
+#: Later it is looked at again after this share of the time waited so far, at most after this long: looking takes time
+#: from the processes that must bring the fact about.
 SHARE, MAX_EVERY_SECONDS = 0.1, 0.25
-#: By how much all waits are longer. A wait ends with its fact, so only a failure takes the longer for it. Tests raise
-#: it: they are to pass on a machine that other work loads.
+#: The factor by which all waits are longer. A wait ends with its fact, so only a failure takes longer. Tests raise it,
+#: because they must pass on a machine that other work loads.
 patience = 1.0
 
 
 class NotInTime(AssertionError):
-    """What was waited for did not come about. In a test, a failure."""
+    """The fact that was waited for did not come about. In a test, a failure."""
 
 
 def wait_until(
@@ -30,8 +30,8 @@ def wait_until(
     """The first truthy answer of ``fact``.
 
     ``every_seconds``: how often it is looked at; by default less and less often (``SHARE``). ``meanwhile`` is called
-    before each pause; what it raises ends the wait. Raises ``NotInTime`` when there is no such answer within
-    ``timeout`` seconds, times ``patience``; its text names ``what`` was waited for.
+    before each pause; an exception from it ends the wait. Raises ``NotInTime`` when there is no such answer within
+    ``timeout`` seconds, times ``patience``; its text has ``what``, the thing that was waited for.
     """
     timeout *= patience
     began = time.monotonic()

@@ -1,8 +1,8 @@
 """The operators' actions on tenants and their API keys, and how a key is recognised.
 
-A key reads ``ck_<prefix>_<secret>``. The prefix (12 characters) finds the row and may be shown; of the secret (256
-random bits, url-safe) only the SHA-256 is kept, so a key is shown once, when it is made. Bad values raise Django's
-``ValidationError`` by field, because this app knows nothing of jobs; so do names that are taken.
+A key reads ``ck_<prefix>_<secret>``. The prefix (12 characters) finds the row and may be shown. Only the SHA-256 of the
+secret (256 random bits, url-safe) is kept, so a key is shown once, when it is made. Bad values and taken names raise
+Django's ``ValidationError`` by field, because this app knows nothing of jobs.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ CHANGEABLE = (
     "circuit_breaker",
     *NAMES,
 )
-#: Changed together, or not at all: the second means nothing without the first.
+#: A burst means nothing without a rate.
 _RATE = ("rate_per_second", "rate_burst")
 _TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -44,10 +44,10 @@ _USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
 class ChangedMeanwhile(ValidationError):
-    """The row is no more as its editor saw it. ``now``: the columns that the editor saw, as they are."""
+    """The row is no longer as its editor saw it. ``now``: the columns that the editor saw, as they are."""
 
     def __init__(self, now: Mapping[str, Any]) -> None:
-        super().__init__("It was changed meanwhile, and nothing was saved.", code="changed")
+        super().__init__("It was changed in the meantime, and nothing was saved.", code="changed")
         self.now = dict(now)
 
 
@@ -71,11 +71,11 @@ def create_tenant(*, slug: str, name: str = "", **quotas: Any) -> Tenant:
 def update_tenant(*, tenant: Tenant, seen: Mapping[str, Any] | None = None, **changes: Any) -> Tenant:
     """Change a tenant's name, status or quotas; returns it as it is now. May be repeated.
 
-    ``seen``: columns as the caller was shown them; where one is something else by now, nothing is changed and
+    ``seen``: columns as the caller was shown them. If one of them differs by now, nothing is changed and
     ``ChangedMeanwhile`` is raised.
 
-    A quota below what is in use is accepted: nothing is taken back, and nothing more is let in until use has
-    fallen below it. Holds from the return on, because dispatch reads the row under a lock that this one waits for.
+    A quota below the present use is accepted: nothing is taken back, and nothing more is let in until use has fallen
+    below it. The change holds from the return on, because dispatch reads the row under a lock that this call waits for.
     Raises ``ValidationError`` by field, and then nothing was changed.
     """
     if fixed := changes.keys() - CHANGEABLE:
@@ -97,7 +97,7 @@ def update_tenant(*, tenant: Tenant, seen: Mapping[str, Any] | None = None, **ch
 def _refuse_burst_alone(tenant: Tenant) -> None:
     if tenant.rate_burst is not None and tenant.rate_per_second is None:
         raise ValidationError(
-            {"rate_burst": "Means nothing without rate_per_second: set that too, or leave both out."}
+            {"rate_burst": "Has no effect without rate_per_second: set that too, or leave both out."}
         )
 
 
@@ -116,7 +116,7 @@ def create_api_key(
     """
     wanted = list(dict.fromkeys(scopes))
     if tenant is None and wanted != [ApiKey.Scope.OPERATOR]:
-        raise ValidationError({"scopes": "A key of the installation has the scope operator alone."})
+        raise ValidationError({"scopes": "A key of the installation has only the scope operator."})
     if tenant is not None and (not wanted or not set(wanted) <= set(TENANT_SCOPES)):
         raise ValidationError({"scopes": f"Choose some of {', '.join(TENANT_SCOPES)}."})
     if expires_at is not None and not EARLIEST <= expires_at <= LATEST:
@@ -138,7 +138,7 @@ def create_api_key(
 
 
 def rotate_api_key(*, key: ApiKey, overlap: timedelta = DEFAULT_OVERLAP) -> tuple[ApiKey, str]:
-    """Create a key like ``key`` in its place, and let that expire after ``overlap``; returns the new one and its text.
+    """Create a key like ``key``, which then expires after ``overlap``; returns the new key and its text.
 
     Raises ``ValidationError`` for a key that is revoked or has expired, and for an overlap over 30 days.
     """
@@ -163,7 +163,7 @@ def rotate_api_key(*, key: ApiKey, overlap: timedelta = DEFAULT_OVERLAP) -> tupl
 
 
 def revoke_api_key(*, key: ApiKey) -> ApiKey:
-    """Refuse the key from now on. May be repeated; the first time stands."""
+    """Refuse the key from now on. May be repeated; the time of the first call stands."""
     ApiKey.objects.filter(id=key.id, revoked_at=None).update(revoked_at=DatabaseNow())
     key.refresh_from_db()
     return key
@@ -172,8 +172,8 @@ def revoke_api_key(*, key: ApiKey) -> ApiKey:
 def authenticate(token: str) -> ApiKey | None:
     """The live key whose text is ``token``, with its tenant; None for any other text.
 
-    Refused alike: unknown, revoked, expired by the database's clock, of a suspended tenant. Notes the use at most once
-    a minute.
+    A key that is unknown, revoked, expired by the database's clock, or of a suspended tenant is refused alike. Notes
+    the use at most once a minute.
     """
     match = _TOKEN.fullmatch(token)
     if match is None:

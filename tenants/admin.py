@@ -40,7 +40,7 @@ from tenants.quotas import NAMES, QUOTAS, between
 from tenants.vault.signing import open_signing_secrets, rotate_signing_secret
 
 __all__ = ("OperatorSessionAdmin",)  # registered by its module
-#: Below each page: who changed what is shown.
+#: Below each page: a link to the changes of the shown row, and their actors.
 TRAIL_LINK = "admin/trail_link.html"
 
 admin.site.unregister((User, Group))
@@ -125,7 +125,7 @@ class AccessAdmin(ConsoleAdmin):
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Nothing: the form has written it."""
+        """Do nothing: the form has written the row."""
 
 
 @admin.register(Tenant)
@@ -149,7 +149,7 @@ class TenantAdmin(AccessAdmin):
         (
             "Limits",
             {
-                # In pairs; the weight stands above.
+                # The quotas stand in pairs; the weight stands above.
                 "fields": tuple(zip(NAMES[1::2], NAMES[2::2], strict=True))
             },
         ),
@@ -168,7 +168,7 @@ class TenantAdmin(AccessAdmin):
         icon="autorenew",
         dialog=ActionDialog(
             title="Rotate the signing secret?",
-            description="Webhooks are signed with a fresh secret from now on, and for a day with the present one too.",
+            description="Webhooks are signed with a new secret now, and for a day with the old one too.",
             form_class=BaseDialogForm,
             form_submit_text="Rotate",
         ),
@@ -180,7 +180,7 @@ class TenantAdmin(AccessAdmin):
         secret = rotate_signing_secret(tenant=tenant)
         self.log_change(request, tenant, "Signing secret rotated.")
         messages.warning(
-            request, f"Webhooks are signed with {secret} from now on: copy it now, for it is shown this once."
+            request, f"Webhooks are signed with {secret} from now on: copy it now, it is shown only once."
         )
         return back_to(request, reverse("admin:tenants_tenant_change", args=[tenant.pk]))
 
@@ -189,7 +189,7 @@ class TenantAdmin(AccessAdmin):
         return ("slug",) if obj else ()
 
     def get_fieldsets(self, request: HttpRequest, obj: Tenant | None = None) -> Any:
-        """With what the page showed, for those who may change it."""
+        """Add the values that the page showed, for operators who may change the row."""
         first, *others = super().get_fieldsets(request, obj)
         if obj is None or not self.has_change_permission(request, obj):
             return (first, *others)
@@ -200,8 +200,8 @@ class TenantAdmin(AccessAdmin):
     ) -> HttpResponse:
         messages.warning(
             request,
-            f"Its webhooks are signed with {open_signing_secrets(obj.id, obj.webhook_secret)}: copy it now, for it is "
-            "shown this once.",
+            f"Its webhooks are signed with {open_signing_secrets(obj.id, obj.webhook_secret)}: copy it now, "
+            "it is shown only once.",
         )
         return super().response_add(request, obj, post_url_continue)
 
@@ -252,7 +252,7 @@ class ApiKeyAdmin(AccessAdmin):
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
         if not change:
-            messages.warning(request, f"The key: {form.token}: copy it now, for it is shown this once.")
+            messages.warning(request, f"The key: {form.token}: copy it now, it is shown only once.")
         return super().save_form(request, form, change)
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
@@ -266,14 +266,14 @@ class ApiKeyAdmin(AccessAdmin):
         icon="autorenew",
         dialog=ActionDialog(
             title="Rotate?",
-            description="Makes another key like this one, and lets this one expire in a day.",
+            description="Creates another key like this one, and lets this one expire in a day.",
             form_class=BaseDialogForm,
             form_submit_text="Rotate",
         ),
     )
     def rotate(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         key = self.get_object(request, object_id)
-        # Whoever may rotate tenants' keys may not have one of the installation that way.
+        # The right to rotate tenants' keys must not lead to a key of the installation.
         if key is None or key.tenant_id is None:
             raise Http404
         try:
@@ -282,7 +282,7 @@ class ApiKeyAdmin(AccessAdmin):
             messages.error(request, " ".join(error.messages))
             return back_to(request, reverse("admin:tenants_apikey_change", args=[key.pk]))
         self.log_change(request, key, f"Rotated: {successor} takes its place.")
-        messages.warning(request, f"The new key: {text}: copy it now, for it is shown this once.")
+        messages.warning(request, f"The new key: {text}: copy it now, it is shown only once.")
         return back_to(request, reverse("admin:tenants_apikey_change", args=[successor.pk]))
 
     @action(

@@ -3,7 +3,7 @@
 ``Authorization: Bearer ck_…`` names a tenant; everything a view reads or writes is that tenant's, found as
 ``request.auth.tenant``. A key of the installation names none, and serves only views whose ``scope`` is ``operator``.
 Both are as they were less than a second ago (``recent_keys``), except for views that say ``reads_tenant``: they show or
-change what stands in the tenant's row. Every fault of a key gets the same answer, 401; a missing scope gets 403.
+change columns of the tenant's row. Every fault of a key gets the same answer, 401; a missing scope gets 403.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 class HasScope(BasePermission):
     """``read`` for safe methods, ``write`` for the others, or the one ``scope`` its view names. A frozen tenant only
-    reads, and finishes what runs."""
+    reads, and finishes running attempts."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         key = request.auth
@@ -57,5 +57,5 @@ class HasScope(BasePermission):
         if scope not in key.scopes:
             raise PermissionDenied(f"This API key lacks the scope {scope}.")
         if scope == ApiKey.Scope.WRITE and key.tenant and key.tenant.status == Tenant.Status.FROZEN:
-            raise PermissionDenied("This tenant is frozen: its keys only read.")
+            raise PermissionDenied("This tenant is frozen: its keys can only read.")
         return True

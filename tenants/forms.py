@@ -1,4 +1,4 @@
-"""Inputs of the console that read as strictly as the API: Python's own numbers are wider than what people mean."""
+"""Inputs of the console that read as strictly as the API: Python reads more texts as numbers than people mean."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", 
 
 
 class WholeNumberField(forms.IntegerField):
-    """ASCII digits alone: ``int`` also takes ``1_000``, and the digits of every script."""
+    """It takes ASCII digits alone: ``int`` also takes ``1_000``, and the digits of every script."""
 
     def to_python(self, value: Any) -> int | None:
         if isinstance(value, str) and value.strip() and not _WHOLE.fullmatch(value.strip()):
@@ -46,7 +46,7 @@ class MomentField(forms.SplitDateTimeField):
 
 
 class RowSelect(AutocompleteSelect):
-    """Django's looks up whatever was sent, to show it again beside the error."""
+    """Looks up ids alone: Django's looks up every value that was sent, to show it again beside the error."""
 
     def optgroups(self, name: str, value: Sequence[str], attr: Any = None) -> Any:
         return super().optgroups(name, [one for one in value if _ID.fullmatch(str(one))], attr)

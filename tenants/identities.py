@@ -1,8 +1,8 @@
-"""Operators by what an identity provider says of them: the issuer and the subject, and nothing else, once linked.
+"""Operators by the claims of an identity provider: by the issuer and the subject, and nothing else, once linked.
 
 An operator who is not linked yet is found by the e-mail address, if the provider has verified it, and one operator
-alone has it: the first sign-in links them. Nobody becomes an operator by signing in, and no address leads to an
-operator who is linked to another subject: a mailbox that changes hands opens nothing.
+alone has it: the first sign-in links them. A sign-in makes no new operator, and no address leads to an operator who is
+linked to another subject: a mailbox that changes hands opens nothing.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ MAX_SUBJECT = 255
 
 
 def operator_of(*, issuer: str, claims: dict[str, Any]) -> User | None:
-    """The operator whom ``claims`` of a verified token mean, linked by now; None: nobody who may sign in."""
+    """The operator that ``claims`` of a verified token mean, linked by now; None: no operator who may sign in."""
     subject = str(claims.get("sub", ""))
     if not 1 <= len(subject) <= MAX_SUBJECT or "\0" in subject:
         return None
@@ -30,7 +30,7 @@ def operator_of(*, issuer: str, claims: dict[str, Any]) -> User | None:
 
 
 def _by_email(claims: dict[str, Any]) -> User | None:
-    """The one operator with that verified address, who is not linked. Letters beyond ASCII may look alike, or fold."""
+    """The one operator with that verified address, if not linked. Letters beyond ASCII may look alike, or fold."""
     email = claims.get("email")
     if claims.get("email_verified") not in (True, "true") or not isinstance(email, str):
         return None

@@ -39,7 +39,7 @@ def is_secret_name(text: str) -> bool:
     return re.fullmatch(SECRET_NAME.regex, text) is not None
 
 
-#: Between these lies every stored time.
+#: Every stored time lies between these.
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 OUT_OF_BOUNDS = "Must lie between 2000-01-01 and 2100-01-01."
 
@@ -54,9 +54,9 @@ class Tenant(models.Model):
 
     class Status(models.TextChoices):
         ACTIVE = "active"
-        #: Keys are refused and nothing starts; what falls due waits.
+        #: Keys are refused and nothing starts; firings that fall due wait.
         SUSPENDED = "suspended"
-        #: Keys work for reading; what falls due is skipped with the reason ``frozen``.
+        #: Keys work for reading; firings that fall due are skipped with the reason ``frozen``.
         FROZEN = "frozen"
 
     slug = models.CharField(max_length=63, unique=True, validators=[SLUG])
@@ -236,7 +236,7 @@ class OperatorBounds(models.Model):
 
 
 class OperatorSession(models.Model):
-    """One sign-in to the console; a request under a session whose row is gone is nobody's."""
+    """One sign-in to the console; a request under a session whose row is gone is not signed in."""
 
     operator = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="console_sessions"
@@ -273,7 +273,7 @@ class SecondFactor(models.Model):
 
 
 class OperatorIdentity(models.Model):
-    """Who an operator is to the identity provider: signing in there signs in here (``tenants.identities``)."""
+    """An operator's identity at the identity provider: signing in there signs in here (``tenants.identities``)."""
 
     operator = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identity"

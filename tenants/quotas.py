@@ -12,20 +12,20 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 
 
 class Reached(Enum):
-    """What happens when there is no room left."""
+    """The effect when there is no room left."""
 
     @property
     def told(self) -> str:
         """The same as a sentence."""
         return {
-            "waits": "Reached: nothing is refused, work waits.",
-            "conflict": "Reached: whatever would add to it is refused; nothing is taken back.",
-            "invalid": "Beyond it a request is refused; what there is stays.",
+            "waits": "At the limit work waits; nothing is refused.",
+            "conflict": "At the limit further additions are refused; nothing is removed.",
+            "invalid": "A request beyond the limit is refused; existing objects stay.",
         }[self.value]
 
     #: Nothing is refused; work waits, and explain says so.
     WAITS = "waits"
-    #: The request is refused, whatever it says: 409.
+    #: A request is refused, no matter what else it says: 409.
     CONFLICT = "conflict"
     #: This one request asks for too much: 400.
     INVALID = "invalid"
@@ -33,10 +33,10 @@ class Reached(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """``name``: of the column, the option and the API's field. ``low`` to ``high``: what it may be, both included.
+    """``name``: of the column, the option and the API's field. ``low`` to ``high``: its range, both included.
 
-    ``unit``: of which it allows so many. ``limits``: what it limits, for people. ``default``: None where a tenant need
-    have none; ``without`` says what holds then.
+    ``unit``: the things that it counts. ``limits``: a text for people that says what it limits. ``default``: None if a
+    tenant may have none; ``without`` says what holds then.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Quota:
         return self.default is None
 
     def help_text(self, none: str) -> str:
-        """What it limits, in a sentence; ``none`` is how nothing is written there, such as ``null``."""
+        """A sentence that says what it limits; ``none`` is how no value is written there, such as ``null``."""
         return f"{self.limits}; {none}: {self.without}." if self.can_be_lifted else f"{self.limits}."
 
     def column(self) -> dict[str, Any]:
-        """What the column of a model takes beside null."""
+        """The arguments of a model's column, beside null."""
         default = {} if self.default is None else {"default": self.default}
         return {"validators": between(self.low, self.high), "help_text": self.help_text("empty")} | default
 

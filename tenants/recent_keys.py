@@ -4,7 +4,7 @@ A process keeps a key, and its tenant as it was read with it, for ``MAX_AGE_SECO
 changed quota acts on each web process within one second. A key's end is kept exactly. Ages are by the process's own
 steady clock; stored times are compared by the database alone. A key that was refused is not kept.
 
-What is kept is shared by the threads: read it, and let calls that change the tenant authenticate afresh.
+The threads share the kept keys and tenants: only read them, and let calls that change the tenant authenticate afresh.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _kept: dict[bytes, tuple[ApiKey, float]] = {}
 
 
 def authenticate_recently(token: str) -> ApiKey | None:
-    """As ``authenticate``, by what it said less than ``MAX_AGE_SECONDS`` ago."""
+    """As ``authenticate``, by its answer of less than ``MAX_AGE_SECONDS`` ago."""
     digest = hashlib.sha256(token.encode()).digest()
     asked_at = time.monotonic()
     kept = _kept.get(digest)

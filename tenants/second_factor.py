@@ -1,10 +1,11 @@
 """Second factors of operators: codes of an authenticator app (TOTP, RFC 6238), and recovery codes for a lost one.
 
-A code is good for its own step of 30 s and one on either side, and once: the row remembers the last step that was used,
-and one statement both looks and writes, so that of two tries with one code one passes. Recovery codes are spent in the
-same way. The secret is sealed and recovery codes are hashed: a copy of the database opens no console.
+A code is good for its own step of 30 s and one on either side, and only once. The row remembers the last step that was
+used, and one statement both looks and writes, so only one of two tries with one code passes. Recovery codes are spent
+in the same way. The secret is sealed and recovery codes are hashed: a copy of the database opens no console.
 
-Steps are counted by the database's clock. Who may ask, how often, and what it leaves on the trail is not told here.
+Steps are counted by the database's clock. This module does not tell who may ask, how often, and what it leaves on the
+trail.
 """
 
 import base64
@@ -31,7 +32,7 @@ RECOVERY_CODES = 10
 _SECRET_BYTES = 20
 _RECOVERY_BYTES = 10
 BY_CODE, BY_RECOVERY_CODE = "password and code", "password and recovery code"
-WRONG_CODE = "This is not the code that the app shows now. Is the telephone's clock right?"
+WRONG_CODE = "This is not the code that the app shows now. Check that the telephone's clock is right."
 
 
 def new_secret() -> str:
@@ -64,7 +65,7 @@ def present_step() -> int:
 
 
 def set_up(*, operator: Any, secret: str, code: str) -> list[str]:
-    """Ask ``operator`` for codes of ``secret`` from now on, in place of what was there; return the recovery codes.
+    """Ask ``operator`` for codes of ``secret`` from now on, in place of an earlier one; return the recovery codes.
 
     ``code`` shows that the app has the secret, and is spent by it. Raises ``ValidationError`` under ``code``.
     """
@@ -122,7 +123,7 @@ def _offer_place(operator_id: int) -> Place:
 
 
 def _totp(secret: str) -> TOTP:
-    return TOTP(base64.b32decode(secret), DIGITS, SHA1(), STEP_SECONDS)  # noqa: S303 - what apps know
+    return TOTP(base64.b32decode(secret), DIGITS, SHA1(), STEP_SECONDS)  # noqa: S303 - apps know this one
 
 
 def _step_of(secret: str, code: str) -> int | None:
@@ -143,6 +144,6 @@ def _spelled(random: bytes) -> str:
 
 
 def _hashed(code: str) -> str:
-    """Of a recovery code, with or without hyphens and blanks."""
+    """The hash of a recovery code, which may come with or without hyphens and blanks."""
     plain = "".join(sign for sign in code.lower() if sign.isalnum())
     return hashlib.sha256(plain.encode()).hexdigest()

@@ -1,9 +1,9 @@
 """Pytest plugin: waiting and computing at the same time, when xdist has four workers or more (``make test``).
 
-Tests of clusters mostly wait for real processes, all others mostly compute. So the last two workers are given the
-others, at a lower priority, and the rest of the workers the clusters, the longest file first: processes under test
-get the processor when they need it, and the others get what is left. A worker whose own files are all taken helps
-with the others'. A file is never split between two workers.
+Tests of clusters mostly wait for real processes; all others mostly compute. So the last two workers take the other
+tests, at a lower priority. The rest of the workers take the clusters, the longest file first. Processes under test get
+the processor when they need it, and the others get the rest. A worker with no file of its own kind left helps with the
+other kind. A file is never split between two workers.
 """
 
 from collections import OrderedDict
@@ -13,9 +13,9 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-#: The least of ``-n``, and how many of those workers are for what computes.
+#: The lowest ``-n`` at which this plugin acts, and how many of those workers take the tests that compute.
 MIN_WORKERS, COMPUTING = 4, 2
-#: What those add to their niceness, their servers included.
+#: The computing workers, their servers included, add this to their niceness.
 NICENESS = 5
 #: The files that take longest, with about the seconds that each takes; all others begin after these.
 SECONDS = {
@@ -60,12 +60,12 @@ def is_of_clusters(file: str) -> bool:
 
 
 def is_computing(number: int, *, workers: int) -> bool:
-    """Whether the worker with this number, from 0, is one for what computes."""
+    """Whether the worker with this number, from 0, takes the tests that compute."""
     return workers >= MIN_WORKERS and number >= workers - COMPUTING
 
 
 class Abreast(LoadFileScheduling):
-    """Two queues of files in one: each worker takes the first that is meant for it, or else the first there is."""
+    """Two queues of files in one: each worker takes the first file of its kind, or else the first file of any kind."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue = OrderedDict(sorted(self.workqueue.items(), key=lambda unit: self._turn(node, *unit)))
@@ -78,6 +78,6 @@ class Abreast(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Abreast | None:
-    """Ours for ``-n 4 --dist loadfile`` and more; xdist's own for anything else."""
+    """This plugin's scheduler for ``-n 4 --dist loadfile`` and more; xdist's own for anything else."""
     enough = (config.getoption("numprocesses") or 0) >= MIN_WORKERS
     return Abreast(config, log) if enough and config.getoption("dist") == "loadfile" else None

@@ -1,4 +1,4 @@
-"""What all tests share: a clock that can be set; job types, requests and threads that are gone after the test."""
+"""Fixtures for all tests: a clock that can be set; job types, requests and threads that end with the test."""
 
 import io
 import json
@@ -35,11 +35,12 @@ from tests import factories
 from tests.emptying import empty_tables
 from tests.stack import EMPTY_COPY, OWN
 
-# Tests are made for each of the console's pages, which are there from here on.
+# Tests are made for each of the console's pages. The pages are registered from here on.
 admin.autodiscover()
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
-# A busy machine is no finding. All else is as Hypothesis has it: where CI is set, examples are the same each time.
+# Slowness of a busy machine is not a failure. All other settings are Hypothesis's: where CI is set, examples are the
+# same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 waiting.patience = 4.0
@@ -47,7 +48,7 @@ waiting.patience = 4.0
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """The tests' database; stages get a copy of it before there is a row in it, and need not migrate one."""
+    """The tests' database. Stages copy it before it has a row, and need not migrate a database of their own."""
     if OWN not in os.environ:
         return
     with django_db_blocker.unblock():
@@ -61,8 +62,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_writes_what_is_counted() -> Iterator[None]:
-    """A test that starts a beat in this process would start its writer, which takes the counts that other tests look
-    for. Tests of the writer make their own.
+    """A test that starts a beat in this process would start its writer, which takes counts that other tests look for.
+    Tests of the writer make their own.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("jobs.engine.activity.WRITER.start", lambda: None)
@@ -71,7 +72,7 @@ def nothing_writes_what_is_counted() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def tables_are_emptied_at_little_cost() -> Iterator[None]:
-    """After each test that commits: of the time of a short one, most."""
+    """Emptying the tables after each test that commits took most of the time of a short test."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
         yield
@@ -79,8 +80,8 @@ def tables_are_emptied_at_little_cost() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def static_files_are_found_once() -> Iterator[None]:
-    """WhiteNoise looks for all of them whenever a handler is made, and a test client makes its own: most of the time of
-    a request.
+    """WhiteNoise looks for all static files whenever a handler is made, and each test client makes its own. That took
+    most of the time of a request.
     """
     look, found = WhiteNoiseMiddleware.add_files_from_finders, {}
 
@@ -105,10 +106,10 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
 
 @pytest.fixture(autouse=True)
 def time_stands_still(request: pytest.FixtureRequest) -> None:
-    """In a test that is one transaction, no time passes but what it lets pass by ``clock``.
+    """In a test that is one transaction, time passes only when the test moves ``clock``.
 
-    To the engine a transaction is an instant; a test that takes as long as its machine does would have two clocks, and
-    what fell due between them would be neither due nor ahead. The rollback sets the clock going again.
+    To the engine a transaction is an instant. A test takes real time, so it would have two clocks. A firing that fell
+    due between them would be neither due nor ahead. The rollback sets the clock going again.
     """
     marker = request.node.get_closest_marker("django_db")
     if marker is None or "transactional_db" in request.fixturenames or "live_server" in request.fixturenames:
@@ -125,13 +126,13 @@ def time_stands_still(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test does to a key or a tenant holds for its next call, not a second later."""
+    """A change that a test makes to a key or a tenant holds for its next call, not a second later."""
     monkeypatch.setattr(recent_keys, "MAX_AGE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)
 def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that commits and whose clock ran ahead may have had partitions dropped, and others made, of any table."""
+    """A test that commits and moved its clock ahead may have dropped partitions of any table, and made others."""
     marker = request.node.get_closest_marker("django_db")
     if not ((marker and marker.kwargs.get("transaction")) or "transactional_db" in request.fixturenames):
         yield
@@ -149,7 +150,7 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def redis_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine Redis would often seem slow or away, and is then done without. ``hasty_redis`` undoes it."""
+    """On a busy machine Redis would often count as slow or away, and not be used. ``hasty_redis`` undoes this."""
     monkeypatch.setattr(shared, "BUDGET_SECONDS", 10.0)
     monkeypatch.setattr(shared, "SLOW_SECONDS", 10.0)
     monkeypatch.setattr(sender, "TIMEOUT_SECONDS", 10.0)
@@ -165,14 +166,14 @@ def hasty_redis(monkeypatch: pytest.MonkeyPatch, redis_has_time: None) -> None:
 
 @pytest.fixture(autouse=True)
 def no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No outage of the database is told of as over in the next test."""
+    """The next test does not log the end of an outage of the database that began in this one."""
     monkeypatch.setattr(db, "_outage", Outage("database away"))
     monkeypatch.setattr(db, "_given_up", Outage("statement failed"))
 
 
 @pytest.fixture(autouse=True)
 def rate_limits_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The threads of rate limits end with the test that made these: they would tell the next that Redis is away."""
+    """The threads of rate limits end with their test: otherwise they would tell the next test that Redis is away."""
     made: list[Buckets] = []
     make = Buckets.__init__
 
@@ -207,7 +208,7 @@ def job_types(monkeypatch: pytest.MonkeyPatch) -> None:
 def requests_end(live_server: object) -> Iterator[None]:
     """No request to the live server outlives the test, whose clients have ended by then.
 
-    One that did would fail in the next test, and Django's test client takes whatever fails in its process for its own.
+    Such a request would fail in the next test. Django's test client reports any failure in its process as its own.
     """
     before = set(threading.enumerate())
     yield
@@ -221,8 +222,8 @@ def requests_end(live_server: object) -> Iterator[None]:
 
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """The JSON lines of whatever was logged since, in the format of a deployment."""
-    # Above ten a second, a line waits for the end of its second: a test before may have left one.
+    """The JSON lines that were logged since the test began, in the format of a deployment."""
+    # Above ten a second, a line waits for the end of its second: an earlier test may have left one.
     endings._sampled().flush()
     text = io.StringIO()
     sink = logging.StreamHandler(text)

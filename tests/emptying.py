@@ -1,7 +1,7 @@
-"""How a test that commits leaves the database: as empty as Django's ``flush`` does, for a fraction of the time.
+"""Emptying the database after a test that commits: as empty as after Django's ``flush``, for a fraction of the time.
 
-``flush`` truncates every table, with all its indexes, and makes all content types and permissions again. Here only
-tables that have a file on disk are truncated, and those that point to them; content types and permissions stay.
+``flush`` truncates every table, with all its indexes, and makes all content types and permissions again. This module
+truncates only tables that have a file on disk, and those that point to them. Content types and permissions stay.
 """
 
 from functools import cache
@@ -11,7 +11,7 @@ from django.db import connection
 
 from jobs.store import partitions
 
-#: Migrations make them, no test changes them.
+#: Migrations make their rows; no test changes them.
 KEPT = ("django_content_type", "auth_permission")
 #: An empty file means that no row was written since the last time, not even by a test that was rolled back.
 WRITTEN = """
@@ -22,7 +22,7 @@ WRITTEN = """
 
 @cache
 def tables() -> list[str]:
-    """Those of Django's models, and that of the attempts, which is ours."""
+    """The tables of Django's models, and the table of the attempts, which Carillon makes."""
     names = {*connection.introspection.django_table_names(only_existing=True, include_views=False)}
     return sorted(names - {*KEPT} | {partitions.ATTEMPTS.table})
 

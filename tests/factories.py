@@ -1,6 +1,6 @@
-"""Rows for tests, in any state and by the database's clock, and the few ways tests look at them again.
+"""Rows for tests, in any state and by the database's clock, and the few ways in which tests read them again.
 
-Every function takes overrides for any column; what is left out is the plainest thing that satisfies the CHECKs.
+Every function takes overrides for any column. Other columns get the plainest values that satisfy the CHECKs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,16 +66,16 @@ def make_job(tenant: Tenant | None = None, **columns: Any) -> Job:
 
 
 def owing(firings: int) -> dict[str, Any]:
-    """Columns of a job of every minute whose last so many firings nobody has materialized."""
+    """Columns of a job of every minute: no beat has materialized the last ``firings`` firings."""
     created_at = now() - HOUR - 30 * SECOND
     return {"created_at": created_at, "next_fire_at": created_at + (61 - firings) * MINUTE}
 
 
 def _unique_moment(moment: datetime) -> datetime:
-    """A little before ``moment``, and at no instant given before: a job has one trigger an instant."""
+    """Within the second before ``moment``, and at an instant not given before: a job has one trigger an instant."""
     number = next(_number)
     whole_ms = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-    return whole_ms - timedelta(milliseconds=number, microseconds=-(number % 1000))
+    return whole_ms - timedelta(milliseconds=number // 1000 % 1000, microseconds=-(number % 1000))
 
 
 def make_trigger(job: Job | None = None, state: str = "pending", **columns: Any) -> Trigger:
@@ -136,7 +136,7 @@ def make_attempt(trigger: Trigger, state: str = "started", **columns: Any) -> At
 
 
 def make_running(job: Job | None = None, **columns: Any) -> tuple[Trigger, Attempt]:
-    """A trigger in a worker's hand and its attempt."""
+    """A trigger that a worker has claimed, and its attempt."""
     trigger = make_trigger(job, "running", **columns)
     return trigger, make_attempt(trigger)
 
@@ -193,9 +193,9 @@ def dispatch(
     urgent: int = 0,
     **caps: int,
 ) -> Dispatched:
-    """One dispatch of ``types`` with the release before it, as in a beat's turn; ``caps`` bounds one type each.
+    """One dispatch of ``types`` with the release before it, as in a beat's turn. Each of ``caps`` bounds one type.
 
-    Without a ``memory`` it is a new dispatcher's first.
+    Without a ``memory`` it is the first dispatch of a new dispatcher.
     """
     named = dict.fromkeys(types) | caps
     dispatch_store.release(after=UUID(int=0), limit=1000)
@@ -214,12 +214,12 @@ def dispatch(
 
 
 def release_targets() -> None:
-    """Show dispatch what waits for a target that lets it go, as a beat does beside it."""
+    """Show dispatch the triggers that their target lets go, as a beat does beside dispatch."""
     dispatch_store.Releasing().step(rules=targets.rules(), limit=1000)
 
 
 def claim(*triggers: Trigger, lease: timedelta = LEASE, worker: str = "w1") -> list[Any]:
-    """Claim with the fences the given instances carry."""
+    """Claim with the fences that the given instances carry."""
     return execution.claim(
         tokens=[claim_token(trigger) for trigger in triggers],
         job_types=list({trigger.job_type for trigger in triggers}),

@@ -1,10 +1,10 @@
 """Pytest plugin: a Postgres and a Redis of its own for each test run, unless the environment names some.
 
-Their URLs depend on the directory alone, so they are exported on import, before pytest-django reads the
-settings, and the servers start with the session. They are ephemeral: fast, and gone with the run however it
-ends. Each xdist worker has servers of its own: an open transaction is noticed in every database of a server
-(docs/events.md). Where the environment names servers, the workers share them. ``POSTGRES_VERSION=15`` has Debian's
-Postgres 15 in place of the embedded one.
+Their URLs depend on the directory alone. So they are exported on import, before pytest-django reads the settings, and
+the servers start with the session. They are ephemeral: fast, and gone with the run however it ends. Each xdist worker
+has servers of its own: an open transaction is noticed in every database of a server (docs/events.md). If the
+environment names servers, the workers share them. ``POSTGRES_VERSION=15`` runs Debian's Postgres 15 in place of the
+embedded one.
 """
 
 import os
@@ -20,13 +20,13 @@ from scheduler_project.embedded.stack import EmbeddedStack
 from scheduler_project.processes import collector
 from tests import abreast
 
-#: Set by the run whose servers are its own, for its xdist workers to start others.
+#: A run that has servers of its own sets it, so that its xdist workers start others.
 OWN = "TESTS_OWN_SERVERS"
 if os.environ.pop(OWN, ""):
     for name in ("DATABASE_URL", "REDIS_URL"):
         del os.environ[name]
 
-#: A database with every table and no row but what migrations make, for stages to be copied from.
+#: A database with every table and only the rows that migrations make. Stages are copied from it.
 EMPTY_COPY = "cluster_template"
 
 #: The version of Debian's Postgres to test with; empty: the embedded one.
@@ -37,12 +37,12 @@ class DebianPostgres(EmbeddedPostgres):
     """Postgres from the package ``postgresql-VERSION``, with the embedded one's settings."""
 
     programs = Path(f"/usr/lib/postgresql/{VERSION}/bin")
-    # Before 17 Postgres has no locales of its own; this one of the C library orders alike.
+    # Before 17 Postgres has no locales of its own. This locale of the C library orders alike.
     locale = ("--locale=C.UTF-8",)
 
     def prepare(self) -> None:
         if self.account.uid is not None:
-            # Before 16 its programs go elsewhere and come back to where they were started, by its path.
+            # Before 16 its programs change to other directories, and come back to their first one by its path.
             self.data_dir.chmod(0o711)
         super().prepare()
 
@@ -88,5 +88,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """All that was imported and collected lives as long as the run. Looking through it was a tenth of each test."""
+    """Everything imported and collected lives as long as the run. Looking through it took a tenth of each test."""
     collector.spare()

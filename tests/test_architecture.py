@@ -1,4 +1,4 @@
-"""What keeps the code readable, as tests: layers, sizes, names."""
+"""Rules that keep the code readable, as tests: layers, sizes, names."""
 
 import ast
 import re
@@ -66,7 +66,7 @@ class TestNames:
 
 
 def calls_of_the_test_itself(test: ast.AST) -> Iterator[ast.Call]:
-    """Calls the test makes; those in functions it defines are the handlers' that it tests, which may hang."""
+    """Calls that the test makes itself. Functions that it defines are handlers under test, whose calls may hang."""
     for child in ast.iter_child_nodes(test):
         if isinstance(child, ast.Call):
             yield child

@@ -1,4 +1,4 @@
-"""The words of README and docs, held to the code they speak of."""
+"""The words of README and docs, held to the code that they describe."""
 
 import re
 from pathlib import Path
@@ -88,7 +88,7 @@ class TestLinks:
 
 
 def said_in(path: Path) -> str:
-    """What a file tells its reader: a page without its code, the comments of SQL, comments and docstrings of Python."""
+    """The prose of a file: a page without its code, the comments of SQL, comments and docstrings of Python."""
     text = path.read_text()
     match path.suffix:
         case ".md":
@@ -100,7 +100,7 @@ def said_in(path: Path) -> str:
 
 
 class TestReferences:
-    """Sections of the design, files, modules and decisions that documents, SQL and docstrings speak of exist."""
+    """Sections of the design, files, modules and decisions that documents, SQL and docstrings name exist."""
 
     SAID = {
         str(path.relative_to(ROOT)): said_in(path)
@@ -142,7 +142,8 @@ class TestReferences:
         assert len(files) > 150
 
         def exists(name: str, path: str) -> bool:
-            # As from the root, from a package (store/sql/jobs.sql) or from where it is said; or the number of an ADR.
+            # Relative to the root, to a package (store/sql/jobs.sql) or to the file that names it; or the number of an
+            # ADR.
             bases = (ROOT, ROOT / "jobs", *(ROOT / name).parents)
             return any((base / path).exists() for base in bases) or any(ROOT.glob(f"{path}-*"))
 
@@ -153,7 +154,7 @@ class TestReferences:
         assert len(named) > 50
 
         def exists(module: str) -> bool:
-            """A module, or what one defines or imports, with attributes behind it."""
+            """A module, or a name that it defines or imports, with attributes behind it."""
             path, rest = ROOT.joinpath(*module.split(".")), ""
             while not (path.is_dir() or path.with_suffix(".py").exists()):
                 path, rest = path.parent, path.name
@@ -171,7 +172,7 @@ class TestReferences:
 
 
 class TestExamples:
-    """``tests/examples/test_live.py`` runs them; here is that none slips through."""
+    """``tests/examples/test_live.py`` runs them. These tests check that none is left out."""
 
     @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
     def test_say_what_they_are_and_why_they_are_not_run(self, page: Path) -> None:
@@ -245,12 +246,12 @@ class TestTheComposeFile:
         assert {
             name for name, service in self.SERVICES.items() if service.get("cap_drop") != ["ALL"]
         } == set()
-        # Its own entry point gives root up; a shell in its place would keep it.
+        # Its own entry point gives root up. A shell in its place would keep it.
         assert "docker-entrypoint.sh redis-server" in self.SERVICES["redis"]["command"]
         assert "--maxmemory " in self.SERVICES["redis"]["command"]
 
     def test_has_postgres_log_no_rows_and_no_statements(self) -> None:
-        """As the embedded one does: what fails holds payloads (tests/attacks/test_canary.py)."""
+        """Like the embedded Postgres: rows and statements that fail hold payloads (tests/attacks/test_canary.py)."""
         told = dict(re.findall(r"-c (\w+)=(\w+)", self.SERVICES["postgres"].get("command", "")))
         wanted = ("log_error_verbosity", "log_min_error_statement")
         assert {name: told.get(name) for name in wanted} == {name: POSTGRES[name] for name in wanted}
@@ -264,7 +265,7 @@ class TestTheComposeFile:
         assert told == {"flower"}
 
     def test_tells_the_password_of_the_tables_owner_to_migrate_alone(self) -> None:
-        """The others' role of the database cannot undo the audit trail; .env, which they read, has the owner's too."""
+        """The others' database role cannot undo the audit trail. They read .env, which has the owner's password too."""
         ours = {name: one["environment"] for name, one in self.SERVICES.items() if one.get("env_file")}
         assert {name for name, given in ours.items() if given["POSTGRES_PASSWORD"] != ""} == set()
         owners = {name for name, given in ours.items() if "//carillon:" in given["DATABASE_URL"]}
@@ -291,7 +292,7 @@ class TestTheComposeFile:
         assert all(port.startswith("127.0.0.1:") for port in ports)
 
     def test_has_rabbitmq_in_place_of_redis_for_each_of_our_containers_with_the_other_file(self) -> None:
-        """Where it says ``!reset`` and ``!override``, the first file's value goes."""
+        """``!reset`` and ``!override`` remove the first file's value."""
         path = ROOT / "deploy" / "compose.rabbitmq.yml"
         tags = {"!reset": lambda *_: RESET, "!override": lambda loader, node: loader.construct_mapping(node)}
         loader = type("Loader", (yaml.SafeLoader,), {})

@@ -1,4 +1,4 @@
-"""What a handler says is kept in bounded room, and can be stored whatever it is."""
+"""A handler's output is kept in bounded room, and can be stored with any content."""
 
 import threading
 

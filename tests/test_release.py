@@ -1,4 +1,4 @@
-"""The version has one home, ``pyproject.toml``. Files that have to name it too are held to it here."""
+"""The version has one home, ``pyproject.toml``. Other files that must name it are held to it here."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""One state machine, said in three places: ``jobs.core.states``, the headers of the SQL and the documentation."""
+"""One state machine, written in three places: ``jobs.core.states``, the headers of the SQL and the documentation."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is away, or happens often, fills no log."""
+"""Outages and frequent events do not fill the log."""
 
 import os
 import threading
@@ -19,7 +19,7 @@ Said = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Said:
-    """What was written since the last time it was asked."""
+    """The lines that were written since the last call."""
 
     def read() -> list[dict[str, Any]]:
         lines = [record.msg for record in caplog.records if record.name == "carillon"]
@@ -43,7 +43,7 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 class TestAnOutage:
     def test_is_a_line_at_its_start_one_every_ten_seconds_and_one_at_its_end(self, said, pass_time) -> None:
         outage = Outage("thing away")
-        for _ in range(400):  # 25 s of sixteen tries a second
+        for _ in range(400):  # 25 s with sixteen tries a second
             outage.failed(OSError("refused\nand more"), what="finish")
             pass_time(1 / 16)
         outage.over()

@@ -1,4 +1,4 @@
-"""Trace contexts: what W3C lets through comes out as it went in, and what it does not counts as absent."""
+"""Trace contexts: a context that W3C allows comes out as it went in, and any other counts as absent."""
 
 import pytest
 from hypothesis import given

@@ -11,7 +11,7 @@ from benchmarks.carillon.registry import LATE_ONES_RUN, OVERLAPPING, TIMEOUT
 from benchmarks.carillon.rows import grow
 from benchmarks.stage import Stage
 
-#: The jobs' next firing, and the interval between firings: only after any bench has ended.
+#: The jobs' next firing, and the interval between firings: both lie after the end of any bench.
 NEXT, EVERY = timedelta(days=2), timedelta(days=365)
 #: A job fires once at an instant.
 APART = timedelta(milliseconds=1)
@@ -32,13 +32,14 @@ def add_backlog(
     quotas: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> datetime:
-    """Create tenants ``<name>-<n>``, in each ``jobs_each`` jobs, of each ``triggers_each`` pending triggers.
+    """Create tenants ``<name>-<n>``, each with ``jobs_each`` jobs, each job with ``triggers_each`` pending triggers.
 
-    Jobs are made for the tenants in turn: the ``n``-th is of tenant ``n % tenants``. The jobs' last triggers fall due
-    from ``due_in`` after now on, evenly over ``spread``, those before them ``apart`` from each other. ``quotas`` are
-    the tenants' columns, ``columns`` the jobs'; both may be ``psycopg.sql`` that uses the row's number ``n``. Without
-    ``news`` they are not announced to dispatchers, as what leaders materialize is not; who begins to lead finds them.
-    Returns the instant at which the first job's last trigger is due.
+    Jobs are made for the tenants in turn: the ``n``-th belongs to tenant ``n % tenants``. The jobs' last triggers fall
+    due from ``due_in`` after now on, evenly over ``spread``; the earlier triggers of a job are ``apart`` from each
+    other. ``quotas`` are columns of the tenants, ``columns`` those of the jobs; both may be ``psycopg.sql`` that uses
+    the row's number ``n``. Without ``news`` the triggers are not announced to dispatchers, like those that leaders
+    materialize; a beat that begins to lead finds them. Returns the instant at which the first job's last trigger is
+    due.
     """
     due_at: datetime = stage.value("SELECT clock_timestamp()") + due_in
     _add_tenants(stage, name, tenants, quotas or {})
@@ -55,7 +56,7 @@ def add_backlog(
 def add_bursts(
     stage: Stage, name: str, at_once: int, *, bursts: int, every: timedelta, due_in: timedelta
 ) -> None:
-    """Add ``at_once`` triggers at a time to the jobs in turn of the backlog that was made last."""
+    """Add ``at_once`` triggers at a time, to the jobs of the most recently made backlog in turn."""
     due_at: datetime = stage.value("SELECT clock_timestamp()") + due_in
     at = sql.SQL("{}::timestamptz + n / {} * {}::interval + n % {} * {}::interval").format(
         due_at, at_once, every, at_once, MICROSECOND
@@ -123,7 +124,7 @@ def _add_triggers(
 
 
 def _number(stage: Stage, name: str, table: str, condition: sql.Composable) -> None:
-    """Number the table's rows of that condition from 0 on, in the order of their ids."""
+    """Number the table's rows that meet the condition, from 0 on, in the order of their ids."""
     names = {"name": sql.Identifier(name), "table": sql.Identifier(table), "condition": condition}
     stage.db.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(names["name"]))
     stage.db.execute(

@@ -9,7 +9,6 @@ from benchmarks.carillon.registry import TENANT
 from benchmarks.stage import Stage
 
 _LEFT = "SELECT count(*) FROM jobs_workflowrun WHERE state = 'running' AND id = ANY(%(ids)s)"
-#: In an index's order, which old statistics would not recommend.
 _ENDED = "SELECT count(*) FROM jobs_taskrun WHERE run_id = %(id)s AND state = 'succeeded'"
 _SECONDS = """
     SELECT extract(epoch FROM max(finished_at) - min(created_at))::float
@@ -20,8 +19,8 @@ _UNLIKE = """
     WHERE r.run_id = ANY(%(ids)s)
       AND (r.state <> 'succeeded' OR t.state IS DISTINCT FROM 'succeeded' AND r.item_count IS NULL)
 """
-#: Of each step of a chain but the first, in ms: from the end of the task before until it was ready, until queued, until
-#: started, and until its own end was on record.
+#: For each step of a chain except the first, in ms: from the end of the task before until the step was ready, until it
+#: was queued, until it started, and until its own end was on record.
 _STEPS = """
     SELECT 1000 * extract(epoch FROM ready_at - lag(ended_at) OVER steps)::float,
            1000 * extract(epoch FROM queued_at - ready_at)::float,
@@ -84,7 +83,7 @@ def make_workflow(definition: dict[str, Any], *, tenant: str = TENANT) -> UUID:
 
 
 def begin(workflow_id: UUID, count: int = 1, *, tenant: str = TENANT, run_input: Any = None) -> list[UUID]:
-    """Begin so many runs; returns their ids."""
+    """Begin ``count`` runs; returns their ids."""
     from jobs.actions.workflows.runs import run_workflow
     from tenants.models import Tenant
 
@@ -93,7 +92,7 @@ def begin(workflow_id: UUID, count: int = 1, *, tenant: str = TENANT, run_input:
 
 
 def ended(stage: Stage, runs: Sequence[UUID]) -> bool:
-    """Whether all of the runs have."""
+    """Whether all of the runs have ended."""
     return not stage.value(_LEFT, ids=list(runs))
 
 
@@ -103,7 +102,7 @@ def tasks_ended(stage: Stage, run: UUID) -> int:
 
 
 def unlike(stage: Stage, runs: Sequence[UUID]) -> int:
-    """How many tasks have not succeeded, by their run or by their trigger; a map itself has none."""
+    """How many tasks have not succeeded, by their task run or by their trigger; a map itself has no trigger."""
     return int(stage.value(_UNLIKE, ids=list(runs)))
 
 
@@ -113,5 +112,5 @@ def seconds(stage: Stage, runs: Sequence[UUID]) -> float:
 
 
 def steps(stage: Stage, run: UUID) -> list[tuple[float, float, float, float]]:
-    """Of each step of a chain but the first, in ms: until ready, queued, started, and until its end was on record."""
+    """For each step of a chain but the first, in ms: until ready, queued, started, and until its end was on record."""
     return [tuple(map(float, row)) for row in stage.db.execute(_STEPS, {"id": run})]  # type: ignore[misc]

@@ -1,8 +1,9 @@
 """A leader whose workers take no time: ``python -m benchmarks.carillon.leader`` leads until SIGTERM.
 
-A ``Cycle`` as ``celery beat`` makes it, but for what it publishes to: instead of a broker, a statement that ends what
-was queued at once, on a connection of its own. What that statement takes is told apart from the leader's own time. On
-SIGTERM it ends its turn, or breaks it off after some seconds, and prints a JSON line with every turn.
+It runs a ``Cycle`` as ``celery beat`` makes it, with one difference: it does not publish to a broker, but to a
+statement that ends the queued triggers at once, on a connection of its own. The time of that statement is kept apart
+from the leader's own time. On SIGTERM the leader ends its turn, or breaks it off after some seconds, and prints a JSON
+line with every turn.
 """
 
 import json
@@ -23,11 +24,11 @@ from benchmarks.stage import BenchError, ManagedProcess, Stage
 ARGV = ("-m", "benchmarks.carillon.leader")
 #: Tells the process not to sleep while anything is due: as if every end of a trigger woke it.
 EAGER = {"BENCH_LEADER_EAGER": "1"}
-#: How long the last turn is given to end.
+#: The last turn has this long to end.
 STOP_SECONDS = 6.0
 _LEADS = "SELECT EXISTS (SELECT 1 FROM jobs_lease WHERE holder <> '' AND expires_at > clock_timestamp())"
-#: The rest of what claiming and finishing write is the workers' and not measured. ``CASE`` keeps the planner from
-#: reading all that is queued to find a hundred.
+#: Claiming and finishing write more than this; the rest is the workers' and is not measured. ``CASE`` keeps the planner
+#: from reading all queued triggers to find a hundred.
 _WORK = """
     UPDATE jobs_trigger SET state = 'succeeded', attempt_count = attempt_count + 1,
            started_at = statement_timestamp(), finished_at = clock_timestamp()
@@ -37,9 +38,11 @@ _WORK = """
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of the leader: when it began and ended (seconds of one clock), what of that was the workers' (seconds),
-    how many triggers it published, whether it led and came to its end, and the processor's seconds that it took, its
-    own and its server process'."""
+    """One turn of the leader.
+
+    When it began and ended (seconds of one clock), the workers' part of that time (seconds), how many triggers it
+    published, whether it led and came to its end, and the CPU seconds that it took (its own and its server process').
+    """
 
     began: float
     ended: float
@@ -50,7 +53,7 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        """The leader's own."""
+        """The leader's own seconds."""
         return self.ended - self.began - self.working
 
     @property
@@ -74,29 +77,29 @@ class Record:
 
 @contextmanager
 def leading(stage: Stage, *, environment: Mapping[str, str] | None = None) -> Iterator[Record]:
-    """A leader on whatever is stored, for the length of the block. Its record can be read after the block."""
+    """A leader on the data that is stored, for the length of the block. Its record can be read after the block."""
     with stage.actor("leader", ARGV, environment=environment) as leader:
         stage.must("a leader takes the lead", lambda: bool(stage.value(_LEADS)))
         yield Record(leader)
 
 
 def rate(turns: Sequence[Turn]) -> float:
-    """Triggers dispatched in each second of the leader's own: neither the workers' nor its sleep counts."""
+    """Triggers dispatched in each second of the leader's own: neither the workers' time nor its sleep counts."""
     return sum(turn.dispatched for turn in turns) / max(1e-9, sum(turn.seconds for turn in turns))
 
 
 def cpu_rate(turns: Sequence[Turn]) -> float:
-    """Triggers dispatched in each of the processor's seconds, which a busy machine makes no longer."""
+    """Triggers dispatched in each CPU second; a busy machine does not make CPU seconds longer."""
     return sum(turn.dispatched for turn in turns) / max(1e-9, sum(turn.cpu for turn in turns))
 
 
 def failed(turns: Sequence[Turn]) -> int:
-    """How many turns did not come to their end; nobody else leads, so none of them was a standby's."""
+    """How many turns did not come to their end. No other process leads, so none of them was a standby's turn."""
     return sum(not turn.led for turn in turns)
 
 
 class _Workers:
-    """Ends whatever is published. Counts it, and the time that took, until asked."""
+    """Ends every published trigger. Counts the triggers, and the time that this took, until asked."""
 
     def __init__(self, cursor: Any) -> None:
         cursor.execute("SET synchronous_commit = off")
@@ -113,13 +116,13 @@ class _Workers:
         self.cpu += time.process_time() - cpu
 
     def take(self) -> tuple[int, float]:
-        """What was done since the last call, and the seconds it took."""
+        """How many triggers were ended since the last call, and the seconds that this took."""
         done, self._count, self._seconds = (self._count, self._seconds), 0, 0.0
         return done
 
 
 class _Cpu:
-    """The processor's seconds of this process but for its workers, and of the server process of its connection."""
+    """The CPU seconds of this process without those of its workers, and of the server process of its connection."""
 
     def __init__(self, connection: Any, workers: _Workers) -> None:
         self._connection, self._workers = connection, workers
@@ -127,7 +130,7 @@ class _Cpu:
         self._of_server, self._before = 0.0, time.process_time()
 
     def take(self) -> float:
-        """What was used since the last call."""
+        """The CPU seconds used since the last call."""
         link = self._connection.connection
         pid = None if link is None or link.closed else link.info.backend_pid
         served = 0.0
@@ -142,7 +145,7 @@ class _Cpu:
 
 
 class _EnoughError(BaseException):
-    """Ends a turn that would go on long after the leader was to stop; nobody is to mistake it for a failed step."""
+    """Ends a turn that would go on long after the leader was told to stop; no code may mistake it for a failed step."""
 
 
 def _stop(stopping: list[int], number: int) -> None:
@@ -178,7 +181,7 @@ def lead(*, eager: bool) -> list[Turn]:
             seconds = cycle.tick()
             led = cycle.leading
         except _EnoughError:
-            pass  # It counts as one that failed; the database forgets the lease by itself.
+            pass  # The turn counts as failed; the database lets the lease expire by itself.
         dispatched, working = workers.take()
         turns.append(Turn(began, time.monotonic(), working, dispatched, led, cpu.take()))
         if not (stopping or (eager and dispatched)):

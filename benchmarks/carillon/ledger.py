@@ -1,18 +1,19 @@
-"""What Carillon's ledger says: when all was done, how late each firing started. Postgres' clock throughout."""
+"""Read Carillon's ledger: when all work was done, how late each firing started. All times are by Postgres' clock."""
 
 from datetime import datetime, timedelta
 
 from benchmarks.carillon.registry import Batch
 from benchmarks.stage import BenchError, Stage
 
-#: The database keeps the time itself, so asking it rarely costs no precision and steals nothing from the measured.
+#: The database records the times itself, so rare polling costs no precision and takes nothing from the measured work.
 POLL_SECONDS = 0.2
-#: In an index's order, because old statistics would recommend to look through the whole table, five times a second.
+#: The query reads in an index's order, because with old statistics the planner would scan the whole table, five times a
+#: second.
 _UNFINISHED = """
     SELECT job_id FROM jobs_trigger WHERE phase IN ('pending', 'retrying', 'in_flight')
     ORDER BY job_id LIMIT 1
 """
-#: Jobs that a bench keeps for a distant future are nobody's firing of today.
+#: Jobs that a bench keeps for a distant future have no firing that counts today.
 _MATERIALIZED = """
     SELECT NOT EXISTS (SELECT 1 FROM jobs_job WHERE status = 'active' AND next_fire_at IS NOT NULL
                        AND next_fire_at < clock_timestamp() + interval '1 hour')
@@ -21,7 +22,7 @@ _OUTCOMES = """
     SELECT state, count(*), max(finished_at) FROM jobs_trigger
     WHERE tenant_id = %(tenant_id)s AND scheduled_for >= %(first_due_at)s GROUP BY state
 """
-#: What has not started by the end of the watch is at least as late as it was then.
+#: A firing that has not started by the end of the watch is at least as late as it was then.
 _LAGS = """
     SELECT extract(epoch FROM coalesce(t.started_at, %(until)s) - t.due_at)::float * 1000
     FROM jobs_trigger t JOIN tenants_tenant owner ON owner.id = t.tenant_id
@@ -32,7 +33,7 @@ _STARTED = """
     SELECT count(*) FROM jobs_trigger t JOIN tenants_tenant owner ON owner.id = t.tenant_id
     WHERE owner.slug = %(tenant)s AND t.started_at >= %(since)s AND t.started_at < %(until)s
 """
-#: Counting rows would slow down what is measured; the server's own statistics are at most a second or two behind.
+#: Counting rows would slow down the measured work; the server's own statistics are at most a second or two behind.
 _ATTEMPTS = (
     "SELECT coalesce(sum(n_tup_ins), 0)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'jobs_attempt%%'"
 )

@@ -13,9 +13,9 @@ from stage.processes import BEAT, CELERY
 APP = "scheduler_project"
 WORKER = (*CELERY, "worker", "-c", str(WORKER_PROCESSES), "--without-gossip", "--without-mingle")
 WARM_UP = 400
-#: One trigger a message, and each claim and finish its own commit.
+#: One trigger a message, and each claim and each finish is a commit of its own.
 WITHOUT_BATCHING = {"CARILLON_BATCHING": "0"}
-#: No cap of its own stands between a tenant and the machine unless a bench says so.
+#: By default a tenant's cap is out of reach, so that only the machine limits it.
 NO_CAP = 1_000_000
 
 
@@ -30,7 +30,7 @@ def make_tenant(slug: str, **quotas: Any) -> None:
 def processes(
     stage: Stage, *, environment: Mapping[str, str] | None = None, app: str = APP
 ) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
-    """A beat and a worker of the Celery ``app`` on whatever is stored. Yields both, which may still be starting."""
+    """A beat and a worker of the Celery ``app`` on the stored data. Yields both, which may still be starting."""
     worker_argv, beat_argv = (tuple(app if word == APP else word for word in argv) for argv in (WORKER, BEAT))
     with (
         stage.actor("worker", worker_argv, environment=environment) as worker,
@@ -45,7 +45,7 @@ def running(
 ) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
     """A beat and a worker, warmed up on a tenant ``bench`` without caps. Yields both.
 
-    ``fresh`` forgets everything stored before; otherwise the tenant is there already.
+    ``fresh`` first deletes all data stored before; otherwise the tenant must be there already.
     """
     if fresh:
         stage.empty()

@@ -13,9 +13,9 @@ from benchmarks.stage import Stage
 
 TENANT = "bench"
 TIMEOUT = timedelta(seconds=60)
-#: Unless a bench says otherwise a late one still runs: what is measured is how fast all are done.
+#: By default late firings run, too: the bench measures how fast all are done.
 LATE_ONES_RUN = "fire_all"
-#: No firing makes way for another of its job: all are counted, however late.
+#: No firing makes way for another of its job: all are counted, however late they are.
 OVERLAPPING = {"overlap_policy": "allow", "max_concurrent": 1_000_000}
 
 
@@ -65,7 +65,7 @@ def add_fleet(
 ) -> datetime:
     """Create interval jobs. Returns the instant of the first firing, ``first_in`` from now.
 
-    The firings, ``count`` in each ``every``, are evenly spread over ``spread``, by default the whole of it.
+    ``count`` firings in each ``every`` are spread evenly over ``spread``, by default over all of ``every``.
     """
     first: datetime = stage.value("SELECT clock_timestamp()") + first_in
     at = sql.SQL("{}::timestamptz + {}::interval * n / {}").format(

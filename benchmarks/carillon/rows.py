@@ -1,4 +1,4 @@
-"""Rows by the million: one ``INSERT … SELECT`` a chunk, with the model's own defaults for what is not said."""
+"""Rows by the million: one ``INSERT … SELECT`` a chunk. Columns that are not given have the model's own defaults."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ def grow(
 ) -> Any:
     """Insert ``count`` rows in one transaction. Returns the database's clock just before they became visible.
 
-    A column is a value, or ``psycopg.sql`` that may use the row's number ``n`` (from 0 on) and what ``source`` joins to
-    it (SQL that follows ``FROM generate_series(…) n``).
+    A column is a value, or ``psycopg.sql`` that may use the row's number ``n`` (from 0 on) and the tables that
+    ``source`` joins to it (SQL that follows ``FROM generate_series(…) n``).
     """
     given = {model._meta.get_field(name).column: value for name, value in columns.items()}
     names, values = zip(*(_defaults(model) | given).items(), strict=True)
@@ -32,7 +32,7 @@ def grow(
         "source": sql.SQL(source),
     }
     with stage.db.transaction():
-        # Deferred, the checks of millions of rows would all wait in memory for the commit, and delay it.
+        # Deferred checks of millions of rows would all wait in memory for the commit, and delay it.
         stage.db.execute("SET CONSTRAINTS ALL IMMEDIATE")
         for low in range(0, count, CHUNK):
             stage.say(f"{what}: {low:,} of {count:,}")
@@ -42,7 +42,7 @@ def grow(
 
 
 def _defaults(model: type[models.Model]) -> dict[str, Any]:
-    """Column -> value of every field with a default of its own, but the key and what the database itself fills in."""
+    """Column -> value of every field with a default, without the key and columns that the database itself fills in."""
     return {
         field.column: field.get_db_prep_save(field.get_default(), connection)
         for field in model._meta.concrete_fields

@@ -1,4 +1,4 @@
-"""Carillon without its counts of what happens: what counting costs is told beside it. ``celery -A`` this module."""
+"""Carillon without its counts of activity, to measure the cost of counting. Start it with ``celery -A`` this module."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["app"]
 @worker_init.connect
 @beat_init.connect
 def _count_nothing(**_: Any) -> None:
-    """Neither add up nor write; before the pool's processes are forked."""
+    """Switch off adding up and writing, before the pool's processes are forked."""
     from jobs.activity import Activity
     from jobs.engine.activity import ActivityWriter
     from jobs.store.insight import activity

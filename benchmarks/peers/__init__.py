@@ -1,1 +1,1 @@
-"""Those Carillon is measured beside, as their users would run them: queues, schedulers, and a bare HTTP loop."""
+"""The peers of Carillon, run as their users would run them: queues, schedulers, and a bare HTTP loop."""

@@ -1,4 +1,4 @@
-"""One process on the stage: what it weighs, whether it still runs, and how it is made to leave."""
+"""One process on the stage: how much memory it takes, whether it still runs, and how it is stopped."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class BenchError(RuntimeError):
 
 @dataclass
 class ManagedProcess:
-    """A process with its log. ``may_end``: it comes to its own end, with 0."""
+    """A process with its log. ``may_end``: it may end by itself, with 0."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -42,7 +42,7 @@ class ManagedProcess:
         return sum(process.memory_info().rss for process in family(self.process.pid)) / MIB
 
     def peak_rss_mib(self) -> float:
-        """The most the process itself (without children) was ever resident with (Linux' VmHWM)."""
+        """The peak of the resident memory of the process itself, without children (Linux' VmHWM)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines())
         return int(fields["VmHWM"].split()[0]) / 1024

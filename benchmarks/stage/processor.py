@@ -1,4 +1,4 @@
-"""The processor's time that groups of processes take."""
+"""The CPU time that groups of processes take."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from stage.processes import family
 
 @contextmanager
 def processor_time(stage: Stage, **pids: int) -> Iterator[dict[str, float]]:
-    """Yields what holds seconds by name, and of ``postgres``, at the end of the block; with children."""
+    """Yields a dict that holds, after the block, the CPU seconds by name and of ``postgres``, children included."""
     pids["postgres"] = psutil.Process(stage.value("SELECT pg_backend_pid()")).ppid()
     processes = {name: list(family(pid)) for name, pid in pids.items()}
     before = {name: sum(map(_seconds, found)) for name, found in processes.items()}

@@ -1,8 +1,8 @@
 """The stage of a run: a Postgres and a Redis of its own, real beats and workers on them, and nothing left afterwards.
 
-Servers are the embedded ones with production durability (fsync, synchronous commit, append-only file) in a directory
-of their own: the environment's ``DATABASE_URL`` and ``REDIS_URL`` are set aside, since a bench fills and empties what
-it finds. Processes die with us. One that ends early fails the bench with the end of its log.
+Servers are the embedded ones with production durability (fsync, synchronous commit, append-only file) in a directory of
+their own. The environment's ``DATABASE_URL`` and ``REDIS_URL`` are set aside, since a bench fills and empties its
+servers. Processes die with this one. A process that ends early fails the bench with the end of its log.
 """
 
 import os
@@ -29,7 +29,7 @@ from stage.waiting import NotInTime, wait_until
 WORKER_PROCESSES = 2
 POLL_SECONDS = 0.02
 PROGRESS_SECONDS = 1.0
-#: All of Carillon's tables, whichever there are by now; partitions are emptied with their parent.
+#: All of Carillon's tables that exist by now; partitions are emptied with their parent.
 _TABLES = """
     SELECT relname FROM pg_class
     WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
@@ -55,7 +55,7 @@ class Stage:
             self.say("starting Postgres and Redis")
             servers = started.enter_context(EmbeddedStack(data_dir=home))
             self._log_dir = home / "log"
-            # As kombu spells a socket.
+            # Kombu's form of a socket's URL.
             self.broker_url = servers.redis_url.replace("unix://", "redis+socket://").replace(
                 "?db=", "?virtual_host="
             )
@@ -74,13 +74,13 @@ class Stage:
         self._exits.close()
 
     def empty(self) -> None:
-        """Forget everything earlier benches stored."""
+        """Delete all data that earlier benches stored."""
         tables = [sql.Identifier(name) for (name,) in self.db.execute(_TABLES)]
         self.db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
         self.redis.flushdb()
 
     def settle(self) -> None:
-        """Do after a bulk load what autovacuum would do in the middle of what is measured, and a checkpoint."""
+        """Vacuum and checkpoint after a bulk load, so that autovacuum does not work in the midst of a measurement."""
         self.db.execute("VACUUM (ANALYZE)")
         self.db.execute("CHECKPOINT")
 
@@ -90,7 +90,7 @@ class Stage:
         return str(self.redis.connection_pool.connection_kwargs["path"])
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A connection of one's own to Carillon's database, with a transaction to leave open; close it."""
+        """A new connection to Carillon's database, for a transaction that stays open. The caller closes it."""
         return psycopg.connect(self._database_url)
 
     def database(self, name: str) -> str:
@@ -100,7 +100,7 @@ class Stage:
         return self._database_url.replace("@/carillon?", f"@/{name}?")
 
     def run(self, what: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
-        """Run ``python argv`` to its end. Returns what it printed; raises ``BenchError`` with that when it fails."""
+        """Run ``python argv`` to its end. Returns its output; raises ``BenchError`` with that output when it fails."""
         self.say(what)
         done = run_python(argv, environment={**os.environ, **(environment or {})})
         if done.returncode:
@@ -116,7 +116,7 @@ class Stage:
         environment: Mapping[str, str] | None = None,
         may_end: bool = False,
     ) -> Iterator[ManagedProcess]:
-        """Run ``python argv`` for the length of the block. ``may_end``: it comes to its own end, with 0."""
+        """Run ``python argv`` for the length of the block. ``may_end``: it may end by itself, with 0."""
         log = self._log_dir / f"{name}.log"
         log.unlink(missing_ok=True)
         process = start_python(
@@ -141,7 +141,7 @@ class Stage:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[str]:
-        """``actor`` that listens at the port that ``argv`` is given. Yields its URL, once it does."""
+        """An ``actor`` that listens at the port that ``argv`` is given. Yields its URL, once it listens."""
         port = free_port()
 
         def listens() -> bool:
@@ -161,7 +161,7 @@ class Stage:
         poll_seconds: float = POLL_SECONDS,
         progress: Callable[[], str] | None = None,
     ) -> bool:
-        """Poll ``done`` until it says so; False when ``timeout_seconds`` pass first.
+        """Poll ``done`` until it is true; False when ``timeout_seconds`` pass first.
 
         ``progress`` is asked once a second how far things are. Raises ``BenchError`` when a process on the stage has
         ended.
@@ -199,7 +199,7 @@ class Stage:
             raise BenchError(f"gave up after {timeout_seconds:g} s: {what}")
 
     def pause(self, what: str, seconds: float) -> None:
-        """Let what runs go on for ``seconds``."""
+        """Let the processes go on for ``seconds``."""
         until = time.monotonic() + seconds
         self.must(
             what,

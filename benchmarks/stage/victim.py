@@ -30,7 +30,7 @@ class Victim:
         self._pid = self._life.enter_context(actor).process.pid
 
     def kill(self) -> None:
-        """``kill -9`` of the process and its children, and another life."""
+        """``kill -9`` the process and its children, and start it again."""
         os.killpg(self._pid, signal.SIGKILL)
         self._life.close()
         self._start()

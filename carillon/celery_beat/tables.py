@@ -25,7 +25,7 @@ ORDER BY task.name
 
 
 def read_rows(database_url: str) -> list[dict[str, Any]]:
-    """A row for each periodic task. Raises ``Misuse`` for what is no such database, ``Unreachable`` for none."""
+    """A row for each periodic task. Raises ``Misuse`` for a database without them, ``Unreachable`` if none answers."""
     if not database_url.startswith(("postgres://", "postgresql://")):
         raise Misuse("--database-url: Must begin with postgresql://; tables elsewhere cannot be read.")
     try:
@@ -36,7 +36,9 @@ def read_rows(database_url: str) -> list[dict[str, Any]]:
             return connection.execute(_ALL).fetchall()
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as error:
         reason = error.diag.message_primary
-        raise Misuse(f"--database-url: No tables of django-celery-beat 2 are there: {reason}.") from None
+        raise Misuse(
+            f"--database-url: The database has no tables of django-celery-beat 2: {reason}."
+        ) from None
     except psycopg.errors.InsufficientPrivilege as error:
         raise Misuse(f"--database-url: {error.diag.message_primary}.") from None
     except psycopg.ProgrammingError as error:

@@ -1,4 +1,4 @@
-"""Rows of django-celery-beat as job definitions; what cannot be one, or will not be quite the same, is explained."""
+"""Rows of django-celery-beat as job definitions; a row that cannot be one, or will differ a little, is explained."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ class _Refused(Exception):
 
 
 def translate(rows: Iterable[dict[str, Any]], *, queue: str, prefix: str) -> Imported:
-    """Definitions of ``celery_task``; ``queue`` is where tasks go that name none."""
+    """Definitions of ``celery_task``; tasks that name no queue go to ``queue``."""
     found = Imported()
     for row in rows:
         place = f"{row['name']!r}"
@@ -59,15 +59,13 @@ def _definition(row: dict[str, Any], queue: str, prefix: str) -> dict[str, Any]:
 
 def _schedule(row: dict[str, Any]) -> dict[str, Any]:
     if row["solar_id"] is not None:
-        raise _Refused("Follows the sun, which Carillon does not.")
+        raise _Refused("Follows the sun, which Carillon does not support.")
     if row["clocked_id"] is not None:
         if row["is_past"]:
             raise _Refused(f"Was for {_instant(row['clocked_time'])}, which is past; it would fire at once.")
         return {"type": "once", "run_at": _instant(row["clocked_time"])}
     if row["one_off"]:
-        raise _Refused(
-            "Is to fire once, at the next time of a recurring schedule; make it a job with run_at."
-        )
+        raise _Refused("Fires once, at the next time of a recurring schedule; make it a job with run_at.")
     if row["interval_id"] is not None:
         return _interval(row)
     if row["crontab_id"] is not None:
@@ -78,7 +76,7 @@ def _schedule(row: dict[str, Any]) -> dict[str, Any]:
 def _interval(row: dict[str, Any]) -> dict[str, Any]:
     seconds = row["every"] * _SECONDS.get(row["period"], 0.0)
     if seconds < 1:
-        raise _Refused(f"Every {row['every']} {row['period']}: a second is the least.")
+        raise _Refused(f"Every {row['every']} {row['period']}: the minimum is one second.")
     return {"type": "interval", "every_seconds": int(seconds) if seconds == int(seconds) else seconds}
 
 
@@ -97,9 +95,9 @@ def _doubts(row: dict[str, Any]) -> Iterator[str]:
     if row["queue"] and (row["exchange"] or row["routing_key"]):
         yield "Exchange and routing key are left out; it goes to its queue."
     if row["priority"] is not None:
-        yield f"Priority {row['priority']} is the message's, and is left out; a job has a priority of its own."
+        yield f"Priority {row['priority']} belongs to the message and is left out; a job has its own."
     if row["expire_seconds"] is not None:
-        yield f"expire_seconds ({row['expire_seconds']}) is left out; misfire_grace_seconds is what comes near."
+        yield f"expire_seconds ({row['expire_seconds']}) is left out; misfire_grace_seconds is similar."
     if (row["headers"] or "{}").strip() not in ("", "{}", "null"):
         yield "Its headers are left out."
 
@@ -108,7 +106,7 @@ def _json(row: dict[str, Any], name: str, kind: type) -> Any:
     try:
         value = json.loads(row[name] or json.dumps(kind()))
     except ValueError as error:
-        raise _Refused(f"{name} is no JSON: {error}") from None
+        raise _Refused(f"{name} is not JSON: {error}") from None
     if not isinstance(value, kind):
         raise _Refused(f"{name} must be a JSON {'array' if kind is list else 'object'}.")
     return value

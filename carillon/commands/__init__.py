@@ -1,1 +1,1 @@
-"""One module a noun: each command parses, makes its calls and prints."""
+"""One module for each noun: each command parses, makes its calls and prints."""

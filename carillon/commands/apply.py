@@ -1,4 +1,4 @@
-"""``carillon apply`` and ``diff``: bring jobs to what files say of them."""
+"""``carillon apply`` and ``diff``: bring jobs to their definitions in files."""
 
 import sys
 from pathlib import Path
@@ -13,11 +13,12 @@ from carillon.files.plan import Step, carry_out, orphans, plan
 from carillon.output import Format, Output, print_document, say, write
 
 Files = Annotated[
-    list[Path], typer.Option("--file", "-f", help="YAML or JSON; - is standard input; may be repeated.")
+    list[Path],
+    typer.Option("--file", "-f", help="File with YAML or JSON; - is standard input; may be repeated."),
 ]
 Owner = Annotated[
     str | None,
-    typer.Option("--owner", help="Labels the jobs as this owner's; `owner:` in a file does the same."),
+    typer.Option("--owner", help="Label the jobs with this owner; `owner:` in a file does the same."),
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Delete the owner's jobs that are in no file.")]
 
@@ -30,9 +31,9 @@ def apply(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
     output: Output = Format.table,
 ) -> None:
-    """Create the jobs of a file, or replace what they were; the same again changes nothing.
+    """Create the jobs of a file, or replace their definitions. Applied again, the same file changes nothing.
 
-    The server is asked about all of them before the first is written; if one is refused, nothing is.
+    The server checks all jobs before the first is written. If it refuses one, none is written.
     """
     client = connect()
     steps = _steps(client, file, owner, prune)
@@ -47,7 +48,7 @@ def apply(
 
 
 def diff(file: Files, owner: Owner = None, prune: Prune = False, output: Output = Format.table) -> None:
-    """Show what `apply` would change; exit code 6 if that is anything."""
+    """Show the changes that `apply` would make; exit code 6 if there are any."""
     steps = _steps(connect(), file, owner, prune)
     _print(steps, output)
     raise typer.Exit(DIFFERS if any(step.action != "keep" for step in steps) else OK)
@@ -81,7 +82,7 @@ def _print(steps: list[Step], output: Format) -> None:
 
 
 def _confirm(names: list[str], *, yes: bool) -> None:
-    """Raises ``Misuse`` where nobody can be asked, and ``Failure`` for a no."""
+    """Raises ``Misuse`` if there is no terminal to ask on, and ``Failure`` if the answer is no."""
     if not names or yes:
         return
     if not sys.stdin.isatty():

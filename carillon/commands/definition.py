@@ -1,4 +1,4 @@
-"""A job, or changes to one, from a file and options; what is right is decided by the API."""
+"""A job, or changes to one, from a file and options; the API validates them."""
 
 import json
 import sys
@@ -19,10 +19,14 @@ Timezone = Annotated[
     str | None, typer.Option("--timezone", help="Time zone of --cron, an IANA name; UTC by default.")
 ]
 Every = Annotated[float | None, typer.Option("--every", help="Seconds between two firings.")]
-At = Annotated[str | None, typer.Option("--at", help="Once, at this instant (RFC 3339).")]
-Payload = Annotated[str | None, typer.Option("--payload", help="JSON, or @FILE, or @- for standard input.")]
-Priority = Annotated[str | None, typer.Option("--priority", help="critical, high, medium or low.")]
-Label = Annotated[list[str] | None, typer.Option("--label", "-l", help="KEY=VALUE; may be repeated.")]
+At = Annotated[str | None, typer.Option("--at", help="Fire once, at this instant (RFC 3339).")]
+Payload = Annotated[
+    str | None, typer.Option("--payload", help="Payload: JSON, or @FILE, or @- for standard input.")
+]
+Priority = Annotated[str | None, typer.Option("--priority", help="Priority: critical, high, medium or low.")]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", "-l", help="Label, as KEY=VALUE; may be repeated.")
+]
 
 
 def schedule_of(
@@ -103,7 +107,7 @@ def definition_of(
     priority: str | None,
     labels: dict[str, str | None],
 ) -> dict[str, Any]:
-    """The file's definition with what the options say in its place."""
+    """The file's definition, with the fields that options name replaced."""
     base = read_definition(file) if file is not None else {}
     options = {
         "name": name,
@@ -124,7 +128,7 @@ def definition_of(
 def with_settings(changes: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     """``changes`` with ``["schedule.cron=0 3 * * *", "labels.old=null"]`` in their place: JSON, or else a text.
 
-    Raises ``Misuse`` for what is no such setting, and for two that contradict each other.
+    Raises ``Misuse`` for a text that is not such a setting, and for two settings that contradict each other.
     """
     for setting in settings:
         path, mark, text = setting.partition("=")

@@ -23,7 +23,7 @@ Timezone = Annotated[
 ]
 Prefix = Annotated[str, typer.Option("--prefix", help="Prefix of the jobs' names.")]
 Owner = Annotated[
-    str | None, typer.Option("--owner", help="Labels the jobs as this owner's, for `apply --prune`.")
+    str | None, typer.Option("--owner", help="Label the jobs with this owner, for `apply --prune`.")
 ]
 Apply = Annotated[
     bool, typer.Option("--apply", help="Create the jobs, instead of printing their definitions.")
@@ -38,7 +38,8 @@ def import_crontab(
     system: Annotated[
         bool | None,
         typer.Option(
-            "--system/--user", help="Whether lines name a user; by default /etc/crontab and cron.d do."
+            "--system/--user",
+            help="Whether lines name a user; by default those of /etc/crontab and cron.d do.",
         ),
     ] = None,
     job_type: Annotated[str, typer.Option(help="Job type that runs the commands.")] = "command",
@@ -57,7 +58,7 @@ def import_crontab(
 
 
 def finish(found: Imported, *, owner: str | None, check: bool, apply: bool) -> None:
-    """Explain what is doubtful, then print or apply the definitions. Raises ``Failure`` if something was refused."""
+    """Explain doubtful entries, then print or apply the definitions. Raises ``Failure`` if something was refused."""
     say(*(f"{place}: note: {words}" for place, words in found.notes))
     say(*(f"{place}: REFUSED: {words}" for place, words in found.refusals))
     refused = len(found.refusals)
@@ -93,7 +94,7 @@ def _apply(client: Client, definitions: list[dict[str, Any]], places: list[str])
 
 
 def _checked(client: Client, definitions: list[dict[str, Any]], places: list[str]) -> int:
-    """How many schedules the server refuses; says which."""
+    """How many schedules the server refuses; prints each."""
     refused = 0
     for one, place in progress(list(zip(definitions, places, strict=True)), "Checking"):
         try:
@@ -110,11 +111,11 @@ def import_celery_beat(
     database_url: Annotated[
         str,
         typer.Option(
-            envvar="DATABASE_URL", help="Where its tables are. On a command line others can see it."
+            envvar="DATABASE_URL", help="URL of its database. Other users can see it on a command line."
         ),
     ],
     queue: Annotated[
-        str, typer.Option(help="Queue of tasks that name none: Celery's task_default_queue.")
+        str, typer.Option(help="Queue for tasks that name no queue: Celery's task_default_queue.")
     ] = "celery",
     prefix: Prefix = "",
     owner: Owner = None,

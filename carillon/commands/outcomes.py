@@ -25,19 +25,19 @@ from carillon.output import (
 from carillon.reference import TriggerId, job_id, trigger_path
 
 _OUTCOMES = ("succeeded", "dead", "skipped", "cancelled")
-#: Which of these there are: the first of a job, the second of a tenant.
+#: Further counts, if the answer has them: the first is of a job, the second of a tenant.
 _BESIDE = ("unfinished", "retried")
 _ATTEMPT_COLUMNS = (
     "started_at", "number", "state", "duration_seconds", "error_code", "http_status", "worker", "trigger_id",
 )  # fmt: skip
 _BARS = "▁▂▃▄▅▆▇█"
-#: Beside a sparkline stands its name.
+#: Columns for the name beside a sparkline.
 _NAME_WIDTH = 22
 
 
 def stats(
-    job: Annotated[str | None, typer.Argument(help="A job's name or id; without one, of all.")] = None,
-    window: Annotated[str, typer.Option(help="Up to now: 24h, 7d or 90d.")] = "24h",
+    job: Annotated[str | None, typer.Argument(help="A job's name or id; without it, all jobs.")] = None,
+    window: Annotated[str, typer.Option(help="Window that ends now: 24h, 7d or 90d.")] = "24h",
     output: Output = Format.table,
 ) -> None:
     """Show how the firings of a job went, or those of all jobs: outcomes, start lag and duration."""
@@ -58,15 +58,17 @@ def stats(
         write("")
         print_rows(map(_row, types), ("job_type", *_columns(total)), output=output)
     if not total.get("complete", True):
-        say("There were more firings than are looked at: the counts are those of a sample.")
+        say("There were more firings than are read: the counts are those of a sample.")
 
 
 def attempts(
     job: Annotated[str | None, typer.Option("--job", help="A job's name or id.")] = None,
     trigger: Annotated[str | None, typer.Option(help="A trigger's id.")] = None,
-    state: Annotated[str | None, typer.Option(help="Such as failed or timed_out.")] = None,
-    error_code: Annotated[str | None, typer.Option(help="Such as timeout.")] = None,
-    http_status: Annotated[str | None, typer.Option(help="Such as 503.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="State of the attempt, such as failed or timed_out.")
+    ] = None,
+    error_code: Annotated[str | None, typer.Option(help="Error code, such as timeout.")] = None,
+    http_status: Annotated[str | None, typer.Option(help="HTTP status, such as 503.")] = None,
     job_type: JobType = None,
     after: Annotated[str | None, typer.Option("--after", help="Started at this instant or later.")] = None,
     before: Annotated[str | None, typer.Option("--before", help="Started before this instant.")] = None,
@@ -85,7 +87,7 @@ def attempts(
     }
     filtered = any(value is not None for value in filters.values())
     if trigger is not None and (filtered or job is not None):
-        raise Misuse("--trigger goes with no filter: a trigger has few attempts.")
+        raise Misuse("--trigger takes no filters: a trigger has few attempts.")
     client, path = connect(), "/attempts"
     if trigger is not None:
         path = f"{trigger_path(trigger)}/attempts"
@@ -101,7 +103,7 @@ def printed(
     trigger: TriggerId,
     number: Annotated[
         int | None,
-        typer.Option(min=1, help="Of which attempt; without it, of the latest that printed anything."),
+        typer.Option(min=1, help="Number of the attempt; by default the latest attempt with output."),
     ] = None,
 ) -> None:
     """Print what the handler of a trigger printed."""
@@ -114,9 +116,9 @@ def printed(
             return
     if number is not None:
         raise Misuse(
-            f"There is no attempt {number}; `carillon attempts --trigger {trigger}` shows what there is."
+            f"There is no attempt {number}; `carillon attempts --trigger {trigger}` shows its attempts."
         )
-    say("Nothing was kept of what it printed.")
+    say("No output was kept.")
 
 
 def _summary(answer: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def _columns(figures: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _percent(share: float | None) -> str:
-    # Cut, not rounded: 100 % is said of no less.
+    # Cut, not rounded, so that no lower share shows as 100 %.
     return "" if share is None else f"{round(share * 1_000_000) // 100 / 100:g} %"
 
 
@@ -166,7 +168,7 @@ def _fit(buckets: Sequence[dict[str, Any]], *, most: int) -> list[list[dict[str,
 
 
 def _sparklines(groups: Sequence[Sequence[dict[str, Any]]]) -> dict[str, str]:
-    """By what each is of, with its highest value; of a group's percentiles the highest."""
+    """Sparklines by the name of their figure, with its highest value; a group shows its highest percentile."""
 
     def counts(*names: str) -> list[float]:
         return [sum(bucket[name] for bucket in group for name in names) for group in groups]

@@ -10,9 +10,11 @@ from carillon.client import connect
 from carillon.errors import Misuse
 from carillon.output import All, Format, Limit, Output, page_of, print_object, print_rows, say
 
-app = typer.Typer(no_args_is_help=True, help="Keep and forget secrets; their values are never shown.")
-signing = typer.Typer(no_args_is_help=True, help="Replace the secret that webhooks are signed with.")
-Name = Annotated[str, typer.Argument(help="As in {{secret:NAME}}.")]
+app = typer.Typer(no_args_is_help=True, help="List, set and delete secrets; their values are never shown.")
+signing = typer.Typer(
+    no_args_is_help=True, help="Show the state of the secret that signs webhooks, or replace it."
+)
+Name = Annotated[str, typer.Argument(help="Name of the secret, as in {{secret:NAME}}.")]
 
 
 @app.command("list")
@@ -31,7 +33,9 @@ def set_secret(
     name: Name,
     host: Annotated[
         list[str] | None,
-        typer.Option(help="May be sent it: api.example.com, *.example.com, * for any; may be repeated."),
+        typer.Option(
+            help="Host to which it may be sent: api.example.com, *.example.com, * for any; may be repeated."
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> None:
@@ -49,9 +53,9 @@ def set_secret(
 
 @app.command()
 def delete(name: Name) -> None:
-    """Forget a secret; firings that need it are buried from then on."""
+    """Delete a secret; firings that need it are buried from then on."""
     connect().send("DELETE", _path(name))
-    say(f"{name} is forgotten.")
+    say(f"{name} is deleted.")
 
 
 @signing.command("show")
@@ -64,7 +68,7 @@ def show_signing_secret(output: Output = Format.table) -> None:
 def rotate_signing_secret(
     overlap: Annotated[
         float | None,
-        typer.Option(help="Seconds for which requests carry both signatures; a day by default."),
+        typer.Option(help="How many seconds requests carry both signatures; a day by default."),
     ] = None,
     output: Output = Format.table,
 ) -> None:
@@ -96,5 +100,7 @@ def _value() -> str:
 
 def _path(name: str) -> str:
     if not name or name.startswith("."):
-        raise Misuse(f"{name!r} is no name of a secret: letters, digits, _ . and -, a letter or digit first.")
+        raise Misuse(
+            f"{name!r} is not the name of a secret: letters, digits, _ . and -, a letter or digit first."
+        )
     return f"/secrets/{quote(name, safe='')}"

@@ -1,4 +1,4 @@
-"""``preview``, ``explain``, ``tenant`` and ``job-types``: what one only asks."""
+"""``preview``, ``explain``, ``tenant`` and ``job-types``: questions to the API, and the pull types of a tenant."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from carillon.reference import JobReference, TriggerId, job_id, trigger_path
 
 explain = typer.Typer(no_args_is_help=True, help="Why a job or a trigger waits, or how it ended.")
 job_types = typer.Typer(invoke_without_command=True)
-TypeName = Annotated[str, typer.Argument(metavar="NAME", help="As in a job's job_type.")]
+TypeName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the type, as in a job's job_type.")]
 _TYPE_COLUMNS = ("name", "pull", "timeout_seconds", "batch_size", "max_in_flight", "description")
 
 
@@ -24,8 +24,10 @@ def preview(
     timezone: Timezone = None,
     every: Every = None,
     at: At = None,
-    after: Annotated[str | None, typer.Option(help="Firings after this instant; now by default.")] = None,
-    count: Annotated[int, typer.Option(help="How many; at most 1,000.")] = 10,
+    after: Annotated[
+        str | None, typer.Option(help="Show the firings after this instant; now by default.")
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many firings to show; at most 1,000.")] = 10,
     output: Output = Format.table,
 ) -> None:
     """Show the next firings of a job, or of a schedule that is stored nowhere."""
@@ -37,7 +39,7 @@ def preview(
         body: dict[str, Any] = {"schedule": schedule, "count": count, **({"after": after} if after else {})}
         answer = client.post("/schedules/preview", body)
     elif after:
-        raise Misuse("--after is for schedules; a job's preview begins now.")
+        raise Misuse("--after works only with a schedule; a job's preview begins now.")
     else:
         answer = client.get(f"/jobs/{job_id(client, job)}/preview", count=count)
     if output is Format.table:
@@ -48,25 +50,25 @@ def preview(
 
 @explain.command("job")
 def explain_job(job: JobReference, output: Output = Format.table) -> None:
-    """Why a job's firings wait."""
+    """Explain why a job's firings wait."""
     client = connect()
     print_explanation(client.get(f"/jobs/{job_id(client, job)}/explain"), output)
 
 
 @explain.command("trigger")
 def explain_trigger(trigger: TriggerId, output: Output = Format.table) -> None:
-    """Every gate between a trigger and running, or how it ended."""
+    """Show every gate between a trigger and its start, or how it ended."""
     print_explanation(connect().get(f"{trigger_path(trigger)}/explain"), output)
 
 
 def tenant(output: Output = Format.table) -> None:
-    """Show your limits, what you use of each, and what you got lately."""
+    """Show your limits, how much of each you use, and your recent starts."""
     print_object(connect().get("/tenant"), output=output)
 
 
 @job_types.callback()
 def list_job_types(context: typer.Context, output: Output = Format.table) -> None:
-    """List the job types (-o json and -o yaml show what payload each takes), or declare those of pull workers."""
+    """List the job types (-o json and -o yaml show their payload schemas), or declare those of pull workers."""
     if context.invoked_subcommand is None:
         print_rows(connect().get("/job-types")["results"], _TYPE_COLUMNS, output=output)
 
@@ -86,11 +88,15 @@ def declare(
         Path | None,
         typer.Option(help="YAML or JSON with the JSON Schema of its payload; - is standard input."),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds of one attempt; 60 by default.")] = None,
-    max_in_flight: Annotated[int | None, typer.Option(help="Queued or running at once.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Time limit of one attempt, in seconds; 60 by default.")
+    ] = None,
+    max_in_flight: Annotated[
+        int | None, typer.Option(help="Most triggers queued or running at once.")
+    ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Declare a job type that your pull workers serve, or replace its declaration; what is left out is the default."""
+    """Declare a job type that your pull workers serve, or replace its declaration. Other options get defaults."""
     given: dict[str, Any] = {
         "description": description,
         "payload_schema": None if schema is None else read_definition(schema),
@@ -104,7 +110,7 @@ def declare(
 
 @job_types.command("delete")
 def delete_job_type(name: TypeName) -> None:
-    """Delete one of your pull types; not while it has jobs or unfinished firings."""
+    """Delete one of your pull types, unless it has jobs or unfinished firings."""
     connect().send("DELETE", _type_path(name))
     say(f"{name} is deleted.")
 
@@ -112,13 +118,13 @@ def delete_job_type(name: TypeName) -> None:
 def _type_path(name: str) -> str:
     if not name or name.startswith("."):
         raise Misuse(
-            f"{name!r} is no name of a job type: lower-case letters, digits, _ and ., a letter first."
+            f"{name!r} is not the name of a job type: lower-case letters, digits, _ and ., a letter first."
         )
     return f"/job-types/{quote(name, safe='')}"
 
 
 def print_explanation(answer: dict[str, Any], output: Format) -> None:
-    """As a table the summary, and the gates of the trigger it is about."""
+    """As a table: the summary, and the gates of the trigger that it is about."""
     if output is not Format.table:
         print_object(answer, output=output)
         return

@@ -1,4 +1,4 @@
-"""``carillon tail``: what changes, as it does."""
+"""``carillon tail``: events as they happen."""
 
 from itertools import islice
 from typing import Annotated, Any
@@ -16,24 +16,28 @@ _LEFT_OUT = ("job_name", "workflow_name")
 
 
 def tail(
-    job: Annotated[str | None, typer.Option("--job", help="Only of this job: a name or an id.")] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Only events of this job: a name or an id.")
+    ] = None,
     workflow: Annotated[
         str | None,
-        typer.Option("--workflow", help="Only of this one, its runs and their tasks: a name or an id."),
+        typer.Option(
+            "--workflow", help="Only events of this workflow, its runs and their tasks: a name or an id."
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="Such as trigger.dead, or trigger for all of its kinds."),
+        typer.Option("--kind", help="Kind of event, such as trigger.dead; `trigger` means all of its kinds."),
     ] = None,
     after: Annotated[
         str | None,
-        typer.Option("--after", help="An event's id, or `start` for all that are kept."),
+        typer.Option("--after", help="Begin after this event's id; `start` means all events that are kept."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="End after so many events.")
+        int | None, typer.Option("--count", "-n", min=1, help="End after this many events.")
     ] = None,
     no_stream: Annotated[
-        bool, typer.Option("--no-stream", help="Read pages every two seconds instead.")
+        bool, typer.Option("--no-stream", help="Read pages every two seconds instead of a stream.")
     ] = False,
     output: Output = Format.table,
 ) -> None:

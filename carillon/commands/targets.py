@@ -15,30 +15,32 @@ app = typer.Typer(
 )
 Pattern = Annotated[
     str,
-    typer.Argument(metavar="HOST", help="api.example.com, api.example.com:8443, '*.example.com', or '*'."),
+    typer.Argument(
+        metavar="HOST", help="Host: api.example.com, api.example.com:8443, '*.example.com', or '*'."
+    ),
 ]
 _COLUMNS = ("pattern", "source", "rate_per_second", "max_in_flight", "paused", "reason")
 
 
 @app.command("list")
 def list_targets(output: Output = Format.table) -> None:
-    """List the rules, those of the settings too."""
+    """List all rules, including those of the settings."""
     print_rows(connect().get("/installation/targets")["results"], _COLUMNS, output=output)
 
 
 @app.command()
 def pause(
     host: Pattern,
-    reason: Annotated[str, typer.Option(help="Why; tenants see it where they ask why a firing waits.")],
+    reason: Annotated[str, typer.Option(help="Reason; tenants see it where they ask why a firing waits.")],
     output: Output = Format.table,
 ) -> None:
-    """Start nothing more that calls these hosts; what runs goes on, and no attempt is spent."""
+    """Start no trigger that calls these hosts. Running attempts go on, and none is spent."""
     _change(host, {"paused": True, "reason": reason}, output)
 
 
 @app.command()
 def resume(host: Pattern, output: Output = Format.table) -> None:
-    """Let calls of these hosts go on."""
+    """Resume calls to these hosts."""
     _change(host, {"paused": False}, output)
 
 
@@ -48,12 +50,15 @@ def set_limits(
     rate: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Calls a second of each host; 0: no limit; none: as another rule says."
+            metavar="N", help="Most calls per second to each host; 0: no limit; none: another rule decides."
         ),
     ] = None,
     max_in_flight: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Queued or running at once to each host; none: as another rule says."),
+        typer.Option(
+            metavar="N",
+            help="Most triggers queued or running at once for each host; none: another rule decides.",
+        ),
     ] = None,
     output: Output = Format.table,
 ) -> None:
@@ -70,7 +75,7 @@ def set_limits(
 
 @app.command()
 def delete(host: Pattern) -> None:
-    """Take the rule away; less specific ones, and those of the settings, hold."""
+    """Remove the rule; less specific rules and those of the settings then apply."""
     connect().send("DELETE", _path(host))
     typer.echo("Deleted.")
 
@@ -91,5 +96,5 @@ def _change(host: str, body: dict[str, Any], output: Format) -> None:
 
 def _path(host: str) -> str:
     if not host or host.startswith("."):
-        raise Misuse(f"{host!r} is no host; such as api.example.com or '*.example.com'.")
+        raise Misuse(f"{host!r} is not a host, such as api.example.com or '*.example.com'.")
     return f"/installation/targets/{quote(host, safe='')}"

@@ -18,7 +18,7 @@ keys = typer.Typer(
     no_args_is_help=True,
     help="List, create and revoke tenants' API keys. Needs an operator key, of the installation.",
 )
-Slug = Annotated[str, typer.Argument(metavar="TENANT", help="Its slug.")]
+Slug = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's slug.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -33,7 +33,7 @@ _KEY_COLUMNS = ("prefix", "name", "scopes", "expires_at", "last_used_at", "revok
 
 @app.command("list")
 def list_tenants(
-    status: Annotated[str | None, typer.Option(help="active, suspended or frozen.")] = None,
+    status: Annotated[str | None, typer.Option(help="Status: active, suspended or frozen.")] = None,
     limit: Limit = 50,
     everything: All = False,
     output: Output = Format.table,
@@ -52,7 +52,7 @@ def show(tenant: Slug, output: Output = Format.table) -> None:
 @app.command()
 def create(
     tenant: Slug,
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name for people.")] = None,
     fields: Set = None,
     output: Output = Format.table,
 ) -> None:
@@ -63,27 +63,27 @@ def create(
 
 @app.command()
 def update(tenant: Slug, fields: Set = None, output: Output = Format.table) -> None:
-    """Change a tenant's quotas or its name: what is in use beyond a quota is left alone, and nothing more is let in."""
+    """Change a tenant's quotas or name. A quota below present use removes nothing, and lets nothing more in."""
     if not fields:
-        raise Misuse("Nothing to change: say what, such as --set max_in_flight=200.")
+        raise Misuse("Nothing to change: give a change, such as --set max_in_flight=200.")
     _change(tenant, _fields(fields), output)
 
 
 @app.command()
 def suspend(tenant: Slug, output: Output = Format.table) -> None:
-    """Refuse its keys and start nothing more of it; what falls due waits."""
+    """Suspend a tenant: its keys are refused, nothing starts, and due triggers wait."""
     _change(tenant, {"status": "suspended"}, output)
 
 
 @app.command()
 def freeze(tenant: Slug, output: Output = Format.table) -> None:
-    """Let its keys only read; what falls due is skipped."""
+    """Freeze a tenant: its keys can only read, and due firings are skipped."""
     _change(tenant, {"status": "frozen"}, output)
 
 
 @app.command()
 def resume(tenant: Slug, output: Output = Format.table) -> None:
-    """Let a suspended or frozen tenant go on."""
+    """Resume a suspended or frozen tenant."""
     _change(tenant, {"status": "active"}, output)
 
 
@@ -99,12 +99,12 @@ def list_keys(
 @keys.command("create")
 def create_key(
     tenant: Slug,
-    name: Annotated[str, typer.Argument(help="For people: who uses it, and where.")],
+    name: Annotated[str, typer.Argument(help="Name for people: who uses the key, and where.")],
     scopes: Annotated[
-        list[str], typer.Option("--scope", help="read, write, worker or admin; may be repeated.")
+        list[str], typer.Option("--scope", help="Scope: read, write, worker or admin; may be repeated.")
     ] = ["read", "write"],  # noqa: B006 - typer copies it
-    expires_at: Annotated[str | None, typer.Option(help="When it ends; never by default.")] = None,
-    rate_per_second: Annotated[int | None, typer.Option(help="API calls a second.")] = None,
+    expires_at: Annotated[str | None, typer.Option(help="When the key expires; never by default.")] = None,
+    rate_per_second: Annotated[int | None, typer.Option(help="Most API calls per second.")] = None,
     output: Output = Format.table,
 ) -> None:
     """Create a key; its text is printed this once."""
@@ -115,7 +115,7 @@ def create_key(
 @keys.command()
 def revoke(
     tenant: Slug,
-    prefix: Annotated[str, typer.Argument(help="What stands between ck_ and the next _.")],
+    prefix: Annotated[str, typer.Argument(help="Prefix of the key: the text between ck_ and the next _.")],
 ) -> None:
     """Refuse a key from now on, for good."""
     connect().send("DELETE", f"{_path(tenant)}/keys/{_part(prefix)}")
@@ -132,7 +132,7 @@ def _path(tenant: str) -> str:
 
 def _part(text: str) -> str:
     if not text or text.startswith("."):
-        raise Misuse(f"{text!r} can be no part of a path; `carillon tenants list` shows the tenants.")
+        raise Misuse(f"{text!r} cannot be part of a path; `carillon tenants list` shows the tenants.")
     return quote(text, safe="")
 
 

@@ -1,4 +1,4 @@
-"""``carillon triggers`` and ``dead-letters``: firings and what became of them."""
+"""``carillon triggers`` and ``dead-letters``: firings and their outcomes."""
 
 from typing import Annotated, Any
 
@@ -16,8 +16,8 @@ COLUMNS = ("scheduled_for", "state", "reason", "attempt_count", "job_type", "job
 MAX_IDS = 1000
 OfJob = Annotated[str | None, typer.Option("--job", help="A job's name or id.")]
 DeadLetterIds = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters.")]
-Everything = Annotated[bool, typer.Option("--all", help="All there are.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="Such as exhausted.")]
+Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Reason, such as exhausted.")]
 After = Annotated[str | None, typer.Option("--after", help="Scheduled for this instant or later (RFC 3339).")]
 Before = Annotated[str | None, typer.Option("--before", help="Scheduled for before this instant.")]
 
@@ -25,7 +25,7 @@ Before = Annotated[str | None, typer.Option("--before", help="Scheduled for befo
 @app.command("list")
 def list_triggers(
     job: OfJob = None,
-    state: Annotated[str | None, typer.Option(help="Such as running or retrying.")] = None,
+    state: Annotated[str | None, typer.Option(help="State, such as running or retrying.")] = None,
     reason: Reason = None,
     job_type: JobType = None,
     after: After = None,
@@ -54,7 +54,7 @@ def cancel(trigger: TriggerId, output: Output = Format.table) -> None:
 
 @app.command()
 def replay(trigger: TriggerId, output: Output = Format.table) -> None:
-    """Send an ended trigger through once more, under its old idempotency key."""
+    """Run an ended trigger again, under its old idempotency key."""
     print_object(connect().post(f"{trigger_path(trigger)}/replay"), output=output)
 
 
@@ -92,7 +92,7 @@ def replay_dead_letters(
 
 @dead_letters.command("dismiss")
 def dismiss_dead_letters(
-    note: Annotated[str, typer.Option("--note", help="Why they need nobody any more.")],
+    note: Annotated[str, typer.Option("--note", help="Why these dead letters need no further action.")],
     triggers: DeadLetterIds = None,
     job: OfJob = None,
     reason: Reason = None,
@@ -119,7 +119,7 @@ def _do(
     """Do it to the dead letters that are meant: the API's answer. Raises ``Misuse``."""
     wanted = {name: value for name, value in given.items() if value is not None}
     if sum((bool(ids), bool(wanted or job), everything)) != 1:
-        raise Misuse("Name triggers, or give filters, or --all: one of the three.")
+        raise Misuse("Give one of these: ids of triggers, filters, or --all.")
     if ids and len(ids) > MAX_IDS:
         raise Misuse(f"At most {MAX_IDS} triggers at once.")
     client = connect()

@@ -1,7 +1,7 @@
-"""What a crontab says, line by line, after cronie's and Vixie cron's crontab(5).
+"""The entries of a crontab, line by line, after cronie's and Vixie cron's crontab(5).
 
-An environment line holds for the lines below it. Of a command everything up to the first unescaped ``%`` is run by the
-shell; what comes after is its standard input, each further ``%`` a line break; ``\\%`` is a percent sign.
+An environment line holds for the lines below it. The shell runs a command up to its first unescaped ``%``. The text
+after that is its standard input, where each further ``%`` is a line break. ``\\%`` is a percent sign.
 """
 
 import re
@@ -15,7 +15,7 @@ FIELDS = 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One line that is to fire. ``user`` is of system crontabs; ``stdin`` is None where the line has no ``%``."""
+    """One line that fires. Only system crontabs have a ``user``; ``stdin`` is None where the line has no ``%``."""
 
     line: int
     expression: str
@@ -46,7 +46,7 @@ def read(text: str, *, system: bool) -> Iterator[Entry | Unreadable]:
 
 
 def _variable(line: str) -> tuple[str, str] | None:
-    """``NAME = value``, without the quotes that may stand around either. None for a line that is to fire."""
+    """``NAME = value``, without the quotes that may stand around either. None for a line that fires."""
     match = _VARIABLE.fullmatch(line)
     if match is None or match["name"][0].isdigit():
         return None
@@ -59,13 +59,13 @@ def _bare(text: str) -> str:
 
 
 def _entry(line: str, number: int, *, system: bool, environment: dict[str, str]) -> Entry | Unreadable:
-    # A minus sign tells some crons not to log; there is nothing of the kind here.
+    # A minus sign tells some crons not to log; Carillon has nothing of the kind.
     line = line.removeprefix("-") if re.match(r"-[0-9*@]", line) else line
     parts = 1 if _MACRO.match(line) else FIELDS
     words = line.split(None, parts + system)
     if len(words) <= parts + system:
         wanted = "five fields (or a macro such as @daily)" + (", a user" if system else "")
-        return Unreadable(number, f"Is no environment line, and does not have {wanted} and a command.")
+        return Unreadable(number, f"Is not an environment line, and does not have {wanted} and a command.")
     expression, user = " ".join(words[:parts]), words[parts] if system else None
     command, stdin = _split(words[-1])
     if not command:

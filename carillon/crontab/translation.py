@@ -1,4 +1,4 @@
-"""Entries of a crontab as job definitions; what cannot be one, or will not be quite the same, is explained."""
+"""Entries of a crontab as job definitions; an entry that cannot be one, or will differ a little, is explained."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 
 from carillon.crontab.reading import Entry, Unreadable
 
-#: What the API takes as it is, and what it knows by another name.
+#: Macros that the API takes as they are, and those that it knows by another name.
 _MACROS = {
     **{macro: macro for macro in ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")},
     "@annually": "@yearly",
@@ -19,7 +19,7 @@ _REFUSED = {
     "@every_minute": "Is BSD's; write * * * * *.",
     "@every_second": "Is BSD's; make it a job with every_seconds: 1.",
 }
-#: What cron itself reads, and no command's environment needs.
+#: Variables that cron itself reads, and that no command's environment needs.
 _CRONS_OWN = (
     "CRON_TZ", "MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "RANDOM_DELAY", "START_HOURS_RANGE",
 )  # fmt: skip
@@ -62,26 +62,26 @@ def translate(
 def _impossible(expression: str) -> str | None:
     macro = expression.lower()
     if macro.startswith("@") and macro not in _MACROS:
-        return f"{expression}: {_REFUSED.get(macro, 'Is no schedule that crontab(5) knows.')}"
+        return f"{expression}: {_REFUSED.get(macro, 'Is not a schedule that crontab(5) knows.')}"
     if "~" in expression:
         return f"{expression}: Each cron draws a random time for ~; choose one, or give jitter_seconds."
     return None
 
 
 def _doubts_of_many(entry: Entry, timezone: str | None) -> Iterator[str]:
-    """What is said once, at the first line it holds for."""
+    """Notes that are given once, at the first line they hold for."""
     environment = entry.environment
     if "CRON_TZ" not in environment and timezone is None:
         yield "No CRON_TZ and no --timezone: read as UTC, here and below."
     if "TZ" in environment:
-        yield "TZ holds for commands alone, as in cron; schedules go by CRON_TZ."
+        yield "TZ applies to commands only, as in cron; schedules use CRON_TZ."
     if environment.get("MAILTO"):
         yield f"MAILTO={environment['MAILTO']}: nothing is mailed."
     for name in ("RANDOM_DELAY", "START_HOURS_RANGE"):
         if name in environment:
-            yield f"{name} is left out; jitter_seconds is what comes near."
+            yield f"{name} is left out; jitter_seconds is similar."
     if entry.user is not None:
-        yield f"Is to run as {entry.user}: payloads say so, and the worker must heed it."
+        yield f"Must run as {entry.user}: the payload names the user, and the worker must apply it."
 
 
 def _doubts(entry: Entry) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _definition(entry: Entry, job_type: str, timezone: str | None, name: str) ->
 
 
 def _name(entry: Entry, prefix: str, names: Counter[str]) -> str:
-    """After the command, so that it stays the same wherever the line moves; numbered where it comes again."""
+    """Named after the command, so that moving the line keeps the name; numbered if the command comes again."""
     slug = re.sub(r"[^a-z0-9._]+", "-", entry.command.lower()).strip("-.")[:_MAX_SLUG_LENGTH].strip("-.")
     slug = slug or "command"
     names[slug] += 1

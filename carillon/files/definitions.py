@@ -1,4 +1,4 @@
-"""Reading the definitions of many jobs, each with the place it stands at.
+"""Reading the definitions of many jobs, each with its place in the file.
 
 A file holds documents; each is one definition, a list of them, or ``{owner: …, jobs: […]}``.
 """
@@ -15,7 +15,7 @@ from carillon.commands.definition import read_text
 from carillon.errors import Misuse
 from carillon.files.yaml_text import line_of, load, path_of
 
-#: Whose job it is: what ``--prune`` goes by.
+#: The label that names a job's owner; ``--prune`` goes by it.
 OWNER = "carillon/owner"
 _OWNER = re.compile("[A-Za-z0-9_./-]{1,63}", re.ASCII)
 _TOP = ("owner", "jobs")
@@ -29,7 +29,7 @@ class Definition:
     node: yaml.Node | None
 
     def place(self, field: str = "") -> str:
-        """``jobs.yaml:12`` of a field's path, as the API names it; without a node the source says it all."""
+        """The place of a field, such as ``jobs.yaml:12``, by its path in the API; without a node the source alone."""
         if self.node is None:
             return self.source
         return f"{self.source}:{line_of(self.node, path_of(field))}"
@@ -52,7 +52,7 @@ def read_definitions(paths: Iterable[Path], *, owner: str | None) -> tuple[list[
         )
     owner = owner or next(iter(owners), None)
     if owner is not None and not _OWNER.fullmatch(owner):
-        faults.append(f"owner → {owner!r} can be no label: 1 to 63 letters, digits and _ . / -.")
+        faults.append(f"owner → {owner!r} cannot be a label: 1 to 63 letters, digits and _ . / -.")
     definitions = [found for item in items if (found := _definition(*item, owner=owner, faults=faults))]
     faults += _twice(definitions)
     if faults:
@@ -110,4 +110,4 @@ def _twice(definitions: list[Definition]) -> Iterator[str]:
     for definition in definitions:
         before = first.setdefault(definition.name, definition)
         if before is not definition:
-            yield f"{definition.place('name')}: name → {definition.name!r} stands at {before.place('name')} already."
+            yield f"{definition.place('name')}: name → {definition.name!r} repeats {before.place('name')}."

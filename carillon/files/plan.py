@@ -1,7 +1,7 @@
-"""What applying would change, asked of the server itself: it is shown each definition and does nothing.
+"""The changes that applying would make, by the server's own answer: it gets each definition and does nothing.
 
-Keeps true: what is carried out is what was shown. Each write names the version that was compared, so a job edited in
-between is refused.
+Keeps true: the steps that are carried out are those that were shown. Each write names the version that was compared, so
+the write is refused if the job was edited in between.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,23 +16,23 @@ from carillon.reference import by_name
 
 Action = Literal["create", "replace", "keep", "delete"]
 _MARKS: dict[Action, str] = {"create": "+", "replace": "~", "keep": "=", "delete": "-"}
-#: Of a job, what nobody writes.
+#: Fields of a job that no definition writes.
 _READ_ONLY = {
     "id", "status", "status_reason", "paused_until", "version", "next_fire_at", "clock_change", "created_at",
     "updated_at", "expires_at", "last_fired_at", "last_state", "last_error_code", "consecutive_failures",
 }  # fmt: skip
-#: What has a job not fire, whatever its definition says.
+#: Statuses in which a job does not fire, independent of its definition.
 _SILENT = {
     "cancelled": " and will not fire: delete it, then apply again.",
     "paused": " and will not fire until it is resumed{reason}",
-    "completed": ": its schedule has no firing left.",
+    "completed": ": its schedule has no further firings.",
 }
 _OURS = (400, 404, 409, 412, 413, 422)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What becomes of one job; ``version`` is the one it has now, None when there is none.
+    """The action on one job; ``version`` is the one it has now, None if there is no such job.
 
     ``status`` and ``status_reason`` are those it will have, since no definition changes them.
     """
@@ -56,7 +56,7 @@ class Step:
             yield f"    {shown(path)}: {shown(before) or 'none'} → {shown(after) or 'none'}"
 
     def note(self) -> str | None:
-        """Why a job that is as its file has it will not fire; None: it will."""
+        """Why a job will not fire although it is as its file says; None: it will fire."""
         if self.action == "delete" or self.status not in _SILENT:
             return None
         reason = f": {self.status_reason}" if self.status_reason else "."
@@ -69,7 +69,7 @@ class Step:
 
 
 def plan(client: Client, definitions: Sequence[Definition]) -> tuple[list[Step], list[str]]:
-    """The step for each definition, and what the server would refuse, with the places in the files."""
+    """The step for each definition, and the refusals that the server would give, with the places in the files."""
     steps, refusals = [], []
     for definition in progress(definitions, "Comparing"):
         try:
@@ -117,7 +117,7 @@ def orphans(client: Client, *, owner: str, names: Iterable[str]) -> list[Step]:
 
 
 def carry_out(client: Client, steps: Sequence[Step]) -> list[str]:
-    """Do the steps, each once; returns what the server refused. The others are done then."""
+    """Do the steps, each once; returns the refusals of the server. The other steps are done then."""
     refusals = []
     for step in progress([step for step in steps if step.action != "keep"], "Applying"):
         try:
@@ -137,7 +137,7 @@ def _written(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """What differs, by path: objects member by member, all else as a whole."""
+    """The differences by path: objects are compared member by member, all else as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
             inner = f"{path}.{name}" if path else str(name)

@@ -1,7 +1,7 @@
 """YAML in and out.
 
-Only what YAML 1.2 reads as a number, a truth value or nothing is one: ``no``, ``on``, ``12:30``, ``0755`` and dates
-stay the text they look like. Keys that come twice are refused. What ``dump`` writes is read back the same, and holds
+A text is a number, a truth value or null only where YAML 1.2 reads it so: ``no``, ``on``, ``12:30``, ``0755`` and dates
+stay the text they look like. Keys that come twice are refused. The output of ``dump`` is read back the same, and holds
 no character that a terminal obeys.
 """
 
@@ -53,7 +53,7 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?[0-9]+(\.[0-9]*([eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)", "-+0123456789"),
     ("merge", "<<", "<"),
 ):
-    # The dumper keeps YAML 1.1's beside ours: it quotes what either kind of reader takes for something else.
+    # The dumper keeps YAML 1.1's beside these: it quotes a text that either kind of reader takes for something else.
     for _side in (Loader, _Dumper):
         _side.add_implicit_resolver(
             f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first)
@@ -61,7 +61,7 @@ for _tag, _pattern, _first in (
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    """In double quotes where it holds what a terminal obeys, so that it can be escaped there."""
+    """In double quotes where the text holds a character that a terminal obeys, so that it can be escaped there."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if holds_unseen(text) else None)
 
 
@@ -98,7 +98,7 @@ def load(text: str, *, source: str) -> Iterator[tuple[Any, yaml.Node]]:
 
 
 def _refuse_explosion(node: yaml.Node) -> None:
-    """Raise for a document whose aliases make it larger than any that is meant, or endless."""
+    """Raise if aliases make a document endless, or larger than any document that is meant."""
     sizes: dict[int, int | None] = {}
 
     def size(part: yaml.Node) -> int:
@@ -112,7 +112,9 @@ def _refuse_explosion(node: yaml.Node) -> None:
             children = [child for pair in part.value for child in pair]
         total = 1 + sum(size(child) for child in children)
         if total > _MAX_NODES:
-            raise yaml.composer.ComposerError(None, None, "aliases make too much of it", part.start_mark)
+            raise yaml.composer.ComposerError(
+                None, None, "aliases make the document too large", part.start_mark
+            )
         sizes[id(part)] = total
         return total
 
@@ -120,7 +122,7 @@ def _refuse_explosion(node: yaml.Node) -> None:
 
 
 def line_of(node: yaml.Node, path: Sequence[str | int]) -> int:
-    """The line of what ``path`` leads to, from 1; of the nearest there is on the way otherwise."""
+    """The line, from 1, of the node that ``path`` leads to; otherwise of the nearest one on the way."""
     line = node.start_mark.line
     for step in path:
         found = None

@@ -1,7 +1,7 @@
 """Drills: each playbook's fault on a real cluster, watched by Prometheus with the rules of ``deploy/monitoring``.
 
-``python -m chaos drill [NAME …]``. A drill passes when its alert fires and names the page, and the page's steps, each
-typed as the page has it, end what the page says ends.
+``python -m chaos drill [NAME …]``. A drill passes when its alert fires and names the page, and when the page's steps,
+each typed as the page has it, reach the end that the page names.
 """
 
 from chaos.drill.drills import DRILLS

@@ -1,4 +1,4 @@
-"""The drills, a class each: what breaks, which alert tells of it, and its page's steps as an operator takes them."""
+"""The drills, one class each: the fault, the alert that reports it, and its page's steps as an operator takes them."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from stage.processes import signalled
 
 
 class Operator:
-    """Whoever is on call: the command line with a tenant's key, and with one of the installation."""
+    """The engineer on call: the command line with a tenant's key, and with one of the installation."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -25,7 +25,7 @@ class Operator:
         self._operator_key = str(made["api_key"])
 
     def carillon(self, *arguments: str, installation: bool = False) -> str:
-        """What ``carillon …`` prints. Raises ``StageError`` when it fails."""
+        """The output of ``carillon …``. Raises ``StageError`` when it fails."""
         environment = {
             **self._cluster.plain_environment(),
             "CARILLON_URL": f"http://127.0.0.1:{self._cluster.web_port}",
@@ -39,7 +39,7 @@ class Operator:
     def make_jobs(
         self, count: int, *, job_type: str, payload: dict[str, Any], every: int, **rest: Any
     ) -> str:
-        """Interval jobs, labelled as one crew; the label."""
+        """Make interval jobs, labelled as one crew; returns the label."""
         crew = f"drill-{uuid4().hex[:8]}"
         jobs = [
             {
@@ -62,8 +62,9 @@ class Operator:
 
 
 class Drill(ABC):
-    """One fault and its page. ``job_type``: of its alert, where that is told of each. ``due_seconds``: until what it
-    measures is true. ``clears``: it ends with the fault, not with a window of ten minutes.
+    """One fault and its page. ``job_type``: that of its alert, if the alert is given for each type. ``due_seconds``:
+    the time until the alert's condition is true. ``clears``: the alert ends with the fault, not with a window of ten
+    minutes.
     """
 
     page: ClassVar[str]
@@ -83,17 +84,17 @@ class Drill(ABC):
 
     @abstractmethod
     def steps(self) -> None:
-        """What the page says to do."""
+        """Take the steps of the page."""
 
     @abstractmethod
     def is_over(self) -> bool:
-        """What the page says it is over by."""
+        """Whether the trouble is over, by the sign that the page names."""
 
     def rescue(self) -> None:  # noqa: B027 - some faults leave nothing behind
         """Undo the fault after a drill that failed, so that the next one can be tried."""
 
     def fires_again(self) -> bool:
-        """A firing that fell due from now on succeeded."""
+        """Whether a firing that fell due in the last 5 s has succeeded."""
         return bool(
             self.cluster.query(
                 "SELECT 1 FROM jobs_trigger WHERE state = 'succeeded' AND due_at > clock_timestamp() - interval '5 s' "
@@ -235,7 +236,7 @@ class _Calls(Drill):
         )
 
     def is_over(self) -> bool:
-        """What died is done, and firings succeed."""
+        """No dead trigger is left, and firings succeed."""
         died = self.count(
             f"state = 'dead' AND created_at > '{self.began_at.isoformat()}' AND job_type = 'webhook'"
         )
@@ -294,7 +295,7 @@ class RunsFail(_Calls):
         self.operator.carillon("bulk", "retry-runs", *failed, "--per-second", "10", "--yes")
 
     def is_over(self) -> bool:
-        """No run is left that failed, and the schedule's succeed."""
+        """No failed run is left, and the schedule's runs succeed."""
         of_it = f"run.workflow_id = (SELECT id FROM jobs_workflow WHERE name = '{self.crew}')"
         runs = f"SELECT 1 FROM jobs_workflowrun run WHERE {of_it} AND"
         lately = "state = 'succeeded' AND scheduled_for > clock_timestamp() - interval '5 s'"
@@ -338,7 +339,7 @@ class ClockOff(Drill):
         self.cluster.clocks.set(self.victim, 0)
 
     def is_over(self) -> bool:
-        return True  # by carillon_clock_offset_seconds, of which the alert is made
+        return True  # by carillon_clock_offset_seconds, which the alert is made of
 
     def rescue(self) -> None:
         self.steps()
@@ -379,7 +380,7 @@ class BadDeploy(Drill):
         return True
 
 
-#: By the name that the command line takes. What keeps an alert of all job types alive comes last.
+#: By the name that the command line takes. Drills that keep an alert of all job types alive come last.
 DRILLS: dict[str, type[Drill]] = {
     "no-leader": NoLeader,
     "no-worker": NoWorker,

@@ -15,14 +15,14 @@ from chaos.history import Journal
 from chaos.stage.cluster import Cluster, StageError
 from stage.processes import PROJECT_DIR
 
-#: Beyond the rule's own ``for`` and what it measures: two scrapes and an evaluation.
+#: Beyond the rule's own ``for`` and the time until its condition is true: two scrapes and an evaluation.
 PATIENCE_SECONDS = 60.0
 CLEARS_SECONDS, OVER_SECONDS = 150.0, 180.0
 
 
 @dataclass(frozen=True)
 class Exercised:
-    """What was seen of one drill; seconds. ``over``: from the first of the page's steps; None: it was not."""
+    """The measurements of one drill; seconds. ``over``: from the first of the page's steps; None: it was not over."""
 
     drill: type[Drill]
     fired: float | None = None
@@ -39,7 +39,7 @@ class Exercised:
 def exercise(
     drills: Sequence[type[Drill]], *, journal: Journal, say: Callable[[str], None]
 ) -> list[Exercised]:
-    """Raises ``StageError`` where nothing can be tried."""
+    """Raises ``StageError`` if no drill can be tried."""
     if PROGRAM is None:
         raise StageError("There is no prometheus here: install Debian's package.")
     settings = {
@@ -96,7 +96,7 @@ def leads_to(playbook: str, page: str) -> bool:
 
 
 def table(exercised: Sequence[Exercised]) -> Table:
-    """What was seen, a row a drill."""
+    """The measurements, one row for each drill."""
     shown = Table("page", "fault", "alert", "for", "fired", "over", "cleared", "")
     for one in exercised:
         kind = one.drill

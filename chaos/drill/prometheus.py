@@ -57,7 +57,7 @@ class Prometheus:
         self._log.close()
 
     def firing(self, alert: str, job_type: str = "") -> dict[str, str] | None:
-        """The annotations of an alert that fires, for this job type if it is told of each; None: it does not fire."""
+        """The annotations of an alert that fires, for this job type if it is given for each; None: it does not fire."""
         for one in self._ask("alerts")["alerts"]:
             labels = one["labels"]
             if one["state"] == "firing" and (labels["alertname"], labels.get("job_type", "")) == (
@@ -69,7 +69,7 @@ class Prometheus:
         return None
 
     def value(self, expression: str) -> float | None:
-        """Of an expression with one result; None while it has none."""
+        """The value of an expression with one result; None while it has none."""
         found = self._ask("query", query=expression)["result"]
         return float(found[0]["value"][1]) if found else None
 

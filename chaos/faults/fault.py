@@ -1,4 +1,4 @@
-"""What every fault is: aimed, injected, held, healed."""
+"""The base of all faults: each is aimed, injected, held and healed."""
 
 import random
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ class Fault(ABC):
     changes_leader: bool = False
     kills: bool = True
     clock_seconds: float = 0.0
-    #: Whether workers are to ask a name server that never answers, where the machine lets them.
+    #: Whether workers must ask a name server that never answers, where the machine lets them.
     silent_names: ClassVar[bool] = False
 
     @classmethod
@@ -50,7 +50,7 @@ class Fault(ABC):
 
     @classmethod
     def lacks(cls) -> str:
-        """What this machine has not, without which it cannot be shown; empty when it can."""
+        """The thing that the fault needs and this machine lacks; empty when the fault can be shown."""
         return ""
 
     def tenant(self, slug: str, *, max_in_flight: int = ROOMY) -> bool:
@@ -63,7 +63,7 @@ class Fault(ABC):
 
     @abstractmethod
     def aim(self, strike: int) -> str:
-        """Choose a victim and a way; returns what will be done, in a few words."""
+        """Choose a victim and a way; returns a description of the strike, in a few words."""
 
     @abstractmethod
     def inject(self) -> None:

@@ -14,12 +14,12 @@ from chaos.stage.clocks import COMPILER
 _SKEWS = (300, -300, 3600, -3600)
 SOONER, LATER = "Asia/Karachi", "Asia/Tashkent"
 SILENCE_SECONDS = 10.0
-#: Enough for each process to start again, and to look further ahead than a beat does.
+#: Long enough for each process to start again, and further ahead than a beat looks.
 RESTARTED_SECONDS = 150.0
 
 
 class ClockSkew(Fault):
-    """One process five minutes or an hour off, by a step in the middle of its work and by one back."""
+    """One process's clock is five minutes or an hour off: it steps in the middle of the work, and later steps back."""
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 10, 2, 4, 10.0, 2.0, 15.0
 
@@ -55,7 +55,7 @@ class DatabaseTime(Fault):
     def aim(self, strike: int) -> str:
         self.step = self.steps[strike] if strike < len(self.steps) else 0
         self.clock_seconds = self.step
-        # What is called just before a step may be about an instant after it.
+        # A call just before a step may be about an instant after it.
         self.caller.silent.set()
         self.cluster.wait(SILENCE_SECONDS)
         if self.step:
@@ -101,7 +101,7 @@ def other_rules(home: Path) -> Path:
 
 
 def zoned(tenant: str, instant: datetime) -> list[Plan]:
-    """A job that is to fire at ``instant`` by the new rules alone, one by the old alone, and one by both."""
+    """A job that must fire at ``instant`` by the new rules alone, one by the old rules alone, and one by both."""
 
     def cron(at: datetime, timezone: str = "UTC") -> dict[str, Any]:
         expression = f"{at.second} {at.minute} {at.hour} * * ?"

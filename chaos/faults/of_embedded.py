@@ -1,4 +1,4 @@
-"""Faults of what ``manage.py up`` brings along: a second, small Carillon beside the stage's, with its own servers."""
+"""Faults of the servers of ``manage.py up``, which runs a second, small Carillon beside the stage's."""
 
 import json
 import time
@@ -23,12 +23,12 @@ TENANT = "embedded"
 CAP = 1000
 JOBS = 6
 START_SECONDS = 90.0
-#: Longer than a supervisor may need; then somebody starts it by hand, and the judge hears of it.
+#: Longer than a supervisor may need. After that the fault starts it by hand, and the judge is told.
 BACK_SECONDS = 45.0
 
 
 class EmbeddedServersDie(Fault):
-    """``kill -9`` of the Postgres, or of the Redis, of a ``manage.py up``, which is to start it again."""
+    """``kill -9`` of the Postgres, or of the Redis, of a ``manage.py up``, which must start it again."""
 
     number, strikes, long_strikes, gap_seconds, after_seconds = 28, 2, 10, 15.0, 20.0
     affects = (TENANT,)
@@ -48,7 +48,7 @@ class EmbeddedServersDie(Fault):
         process.kill()
 
     def heal(self) -> None:
-        """Serving again, by itself; or else by hand, and that is a death of its own."""
+        """Wait until it serves again by itself. Otherwise start it by hand, and record that as a death."""
         deadline = time.monotonic() + BACK_SECONDS
         while time.monotonic() < deadline:
             if self._is_back() and self._ready():

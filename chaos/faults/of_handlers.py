@@ -7,7 +7,7 @@ from chaos.load.definitions import Plan
 
 TENANT = "handler"
 GIL_SECONDS = 60.0
-#: A strike's job type, what it does, whether its process may end by it, and what its jobs have of their own.
+#: A strike's job type, its description, whether its process may end by it, and the own fields of its jobs.
 _MODES: tuple[tuple[str, str, bool, dict[str, Any]], ...] = (
     ("gil", "holds the interpreter's lock", False, {"timeout_seconds": 600}),
     # Its attempt is a failed one: its work was not committed.
@@ -19,7 +19,7 @@ _MODES: tuple[tuple[str, str, bool, dict[str, Any]], ...] = (
 
 
 class BadHandler(Fault):
-    """A tenant's handler that misbehaves, three jobs at once: its own firings may suffer by it, each starts once."""
+    """A tenant's handler that misbehaves, three jobs at once. Its own firings may suffer by it; each starts once."""
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 23, 5, 5, 45.0, 5.0, 40.0
     long_hold_seconds = 75.0
@@ -46,4 +46,4 @@ class BadHandler(Fault):
             )
 
     def heal(self) -> None:
-        """Each has come to its end by now, or is taken again as its lease runs out."""
+        """Each has ended by now, or is taken again when its lease runs out."""

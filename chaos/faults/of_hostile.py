@@ -1,4 +1,4 @@
-"""A hostile tenant: whatever an ordinary key lets one do to others, at once, while another's calls are timed."""
+"""A hostile tenant: all that an ordinary key can do to others, at once, while another tenant's calls are timed."""
 
 import json
 import signal
@@ -11,17 +11,17 @@ from chaos import history
 from chaos.faults.fault import Fault
 from chaos.history import Attacked
 from chaos.load.hostile import ATTACKS, HOSTILE, OWN_QUEUE
-from chaos.stage.cluster import CONCURRENCY, WORKERS, StageError
+from chaos.stage.cluster import WORKERS, StageError
 from chaos.stage.processes import ManagedProcess
 from jobs.conf import EngineSettings
 from scheduler_project.embedded import paths
 from stage.processes import signalled
 
-#: Of its triggers at work at once: it has more slow webhooks than that.
+#: The cap on its triggers at work at once: it has more slow webhooks than that.
 CAP = 300
-#: Processes that may each find the last place in a queue, and what one message takes in Redis.
-AT_ONCE, MESSAGE_BYTES = WORKERS * CONCURRENCY, 100_000
-#: How long the other's calls are timed before it begins: what it costs is told beside that.
+#: The bytes that one message takes in Redis.
+MESSAGE_BYTES = 100_000
+#: How long the other tenant's calls are timed before it begins: its cost is reported beside these times.
 CALM_SECONDS = 10.0
 REPORT_SECONDS = 60.0
 
@@ -55,7 +55,7 @@ class HostileTenant(Fault):
         )
 
     def heal(self) -> None:
-        """Once it was sent away, its tenant is suspended, as an operator would; its firings are not done any more."""
+        """End the attacks, then suspend the tenant, as an operator would; its firings are not executed any more."""
         with self._undo:
             signalled(self._attacker.family()[:1], signal.SIGTERM)
             self.cluster.must("the hostile tenant's report", self._reported, seconds=REPORT_SECONDS)
@@ -80,16 +80,17 @@ class HostileTenant(Fault):
         return self._report.exists()
 
     def _queues(self) -> dict[str, list[float]]:
-        """What its queues hold in Redis, and may."""
+        """The messages and bytes in its queues in Redis, each with its limit."""
         settings = EngineSettings()
         with redis.Redis.from_url(paths.embedded_redis_url(self.cluster.home)) as client:
             names = list(client.scan_iter(f"{OWN_QUEUE}*"))
             lengths = [int(client.llen(name)) for name in names]
             held = sum(int(client.memory_usage(name, samples=0) or 0) for name in names)
-        # Each process asks before it writes: so many may find the last place at once.
+        # Each process asks before it writes, so all of them may find the last place at once.
+        at_once = WORKERS * self.cluster.concurrency
         return {
-            "messages in a queue": [max(lengths, default=0), settings.queue_max_messages + AT_ONCE],
-            "bytes in queues": [held, settings.tenant_queue_bytes + AT_ONCE * MESSAGE_BYTES],
+            "messages in a queue": [max(lengths, default=0), settings.queue_max_messages + at_once],
+            "bytes in queues": [held, settings.tenant_queue_bytes + at_once * MESSAGE_BYTES],
         }
 
     def _set_status(self, status: str) -> None:

@@ -44,7 +44,7 @@ class BadSink(Fault):
 class Poison(Fault):
     """Jobs that end their worker's process each time; three times each, and the worker goes on."""
 
-    #: Three crashes, of which each is noticed as a lease runs out, and two back-offs: some 95 s.
+    #: Three crashes, each noticed when a lease runs out, and two back-offs: some 95 s.
     number, hold_seconds, after_seconds = 16, 105.0, 20.0
 
     def aim(self, strike: int) -> str:
@@ -63,11 +63,11 @@ class Poison(Fault):
             self.caller.make(plan)
 
     def heal(self) -> None:
-        """Quarantined by now, or the judge says so."""
+        """The jobs are quarantined by now; if not, the judge says so."""
 
 
 class BadNames(Fault):
-    """A tenant whose targets' names are asked for and never answered, beside one whose names resolve at once."""
+    """A tenant whose targets' names are looked up and never answered, beside one whose names resolve at once."""
 
     number, hold_seconds, after_seconds = 24, 40.0, 20.0
     affects = ("names",)
@@ -102,4 +102,4 @@ class BadNames(Fault):
             )
 
     def heal(self) -> None:
-        """Each has its attempts behind it, or is given up in its own time."""
+        """Each has used its attempts, or is given up in its own time."""

@@ -13,12 +13,12 @@ _MODES = {
 
 
 class Partition(Fault):
-    """One process cut off from one server, in one way or another; at the heal the link is reset as often as not."""
+    """One process is cut off from one server, in one of several ways; half of the heals also reset the link."""
 
     number, long_strikes, hold_seconds, gap_seconds, after_seconds = 9, 6, 30.0, 10.0, 40.0
 
     def aim(self, strike: int) -> str:
-        # Most of all the processes that matter most: the leader, a worker, and then whoever it is.
+        # Prefer the processes that matter most: the leader, a worker, and then any other.
         leader = self.cluster.must("a leader", self.cluster.leader, seconds=30).name
         actors = self.cluster.processes.actors
         others = [name for name, _ in self.cluster.proxies.links if name in actors and name != leader]
@@ -51,7 +51,7 @@ class SlowServers(Fault):
 
     number, strikes, long_strikes, hold_seconds, gap_seconds, after_seconds = 22, 5, 5, 20.0, 15.0, 30.0
     long_hold_seconds = 30.0
-    #: To a server and what its links do. A round trip waits at both ends.
+    #: A server, the weather of its links, and its description. A round trip waits at both ends.
     modes: tuple[tuple[str, Weather, str], ...] = (
         ("broker", Weather(delay=0.01), "20 ms"),
         ("broker", Weather(delay=0.1), "200 ms"),

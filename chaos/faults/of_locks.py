@@ -1,4 +1,4 @@
-"""Faults of somebody's locks and snapshots in the database: rows, a partition, an old look at everything."""
+"""Faults of another client's locks and snapshots in the database: rows, a partition, an old view of everything."""
 
 import threading
 
@@ -10,7 +10,7 @@ from chaos.load.definitions import Plan
 VICTIM = "victim"
 FOUND_SECONDS = 40.0
 _OF_VICTIM = f"tenant_id = (SELECT id FROM tenants_tenant WHERE slug = '{VICTIM}')"
-#: The row that each mode locks. What is queued is so for milliseconds; the others wait to be looked at.
+#: The row that each mode locks. A trigger stays queued for milliseconds; the other rows last until they are found.
 _ROWS = {
     "running": f"SELECT id FROM jobs_trigger WHERE phase = 'in_flight' AND state = 'running' AND {_OF_VICTIM}"
     " ORDER BY lease_expires_at DESC LIMIT 1 FOR UPDATE SKIP LOCKED",
@@ -45,11 +45,11 @@ PARTITION_OF_NOW = "SELECT tableoid::regclass::text FROM jobs_attempt ORDER BY s
 
 
 class Locking(Fault):
-    """What a connection of our own holds until the heal."""
+    """A lock or a snapshot that a connection of the fault holds until the heal."""
 
     def connect(self) -> psycopg.Connection:
         self.held = psycopg.connect(self.cluster.database.url, autocommit=False, connect_timeout=5)
-        # Nobody may end it for idling: so does somebody's forgotten psql.
+        # Postgres must not end it for idling: it stands for a forgotten psql.
         self.held.execute("SET idle_in_transaction_session_timeout = 0")
         return self.held
 
@@ -80,7 +80,7 @@ class RowLock(Locking):
         connection = self.connect()
 
         def locked() -> bool:
-            for _ in range(100):  # at once, and again, for what is not there for long
+            for _ in range(100):  # at once, and again, for rows that are not there for long
                 if connection.execute(_ROWS[self.mode]).fetchall():
                     return True
                 connection.rollback()
@@ -92,7 +92,7 @@ class RowLock(Locking):
 class TableLock(Locking):
     """ACCESS EXCLUSIVE on the partition that claims write to; or a snapshot that lets no dead row be removed.
 
-    While there is a snapshot the workers have all they can do: what is dispatched leaves dead index entries behind.
+    While there is a snapshot the workers are at full load: dispatched triggers leave dead index entries behind.
     """
 
     number, strikes, long_strikes, gap_seconds, after_seconds = 21, 2, 2, 20.0, 30.0

@@ -16,7 +16,7 @@ from chaos.stage.proxy import Weather
 STANDBY_SECONDS = 60.0
 WRITING_SECONDS = 1.0
 EARLY_SECONDS = 3.0
-#: What a standby lacks that nobody waits for, when its server is lost: more than any would on one machine.
+#: How far an asynchronous standby is behind when its server is lost: more than any would be on one machine.
 BEHIND_SECONDS = 0.5
 PROBE_SECONDS = 0.5
 #: A job that takes a few blocks of its own.
@@ -25,9 +25,9 @@ WRITTEN = "CREATE TABLE IF NOT EXISTS chaos_written (strike int NOT NULL, n int 
 
 
 class Failover(Fault):
-    """The server is lost, with its disk. Its standby is promoted, and every proxy pointed there.
+    """The server is lost, with its disk. Its standby is promoted, and every proxy is pointed there.
 
-    Meanwhile a client of its own writes one row after the other, to count what was acknowledged and is gone.
+    Meanwhile a client of the fault writes one row after the other, to count acknowledged rows that are gone.
     """
 
     number, long_strikes, hold_seconds, gap_seconds, after_seconds = 7, 2, 5.0, 30.0, 30.0
@@ -57,7 +57,7 @@ class Failover(Fault):
             """The server is lost."""
 
     def inject(self) -> None:
-        """First the standby is made: a copy of the whole server is felt, too."""
+        """Make the standby first: a copy of the whole server is felt, too."""
         cluster, synchronous = self.cluster, self.synchronous
         cluster.query(WRITTEN)
         cluster.follow(synchronous=synchronous)
@@ -73,7 +73,7 @@ class Failover(Fault):
         writer.join()
 
     def heal(self) -> None:
-        if self._early:  # who moves the address is not always who promotes: until then it takes no writes
+        if self._early:  # the address may move before the promotion; until then the standby takes no writes
             self._point()
             self.cluster.wait(EARLY_SECONDS)
         self.cluster.database.promote()
@@ -88,13 +88,13 @@ class Failover(Fault):
 
 
 class AsynchronousFailover(Failover):
-    """The same with a standby nobody waits for. What it lacks is lost, acknowledged or not: counted, not condemned."""
+    """The same with an asynchronous standby. Rows that it lacks are lost, acknowledged or not; they are counted."""
 
     number, long_strikes, synchronous = 17, 1, False
 
 
 class DiskFull(Fault):
-    """No room for another block, and a client of the API that asks for just that."""
+    """No room for another block, and a client of the API that needs just that."""
 
     number, hold_seconds, after_seconds = 11, 20.0, 40.0
 

@@ -3,23 +3,23 @@
 from chaos.faults.fault import Fault
 from jobs.crash_points import POINTS
 
-#: A point that nobody passes for so long was left out of the load.
+#: A point that no process passes in this time was left out of the load.
 PASSED_SECONDS = 30.0
 LEAD_SECONDS = 1.5
-#: Points that a beat passes; a worker's pool process that dies at one of the others is its parent's to replace.
+#: Points that a beat passes. If a worker's pool process dies at one of the others, its parent replaces it.
 _OF_BEATS = ("materialize", "dispatch")
 
 
 class CrashPoints(Fault):
-    """Whoever passes the point next dies as by ``kill -9``."""
+    """The process that passes the point next dies as by ``kill -9``."""
 
     number, strikes, long_strikes, gap_seconds, after_seconds = 14, 3, 2 * len(POINTS), 4.0, 40.0
 
     def aim(self, strike: int) -> str:
-        # Each in turn, from wherever the seed begins.
+        # Each in turn, from a first one that the seed chooses.
         if strike == 0:
             self._first = self.rng.randrange(len(POINTS))
-        # One death after the other: without a leader in between, two leases would be waited for.
+        # One death after the other: without a leader in between, two leases would have to run out.
         self.cluster.must("a leader", self.cluster.leader, seconds=PASSED_SECONDS)
         self.cluster.wait(LEAD_SECONDS)
         self.point = POINTS[(self._first + strike * 3) % len(POINTS)]

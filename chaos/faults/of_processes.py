@@ -1,4 +1,4 @@
-"""Faults of Carillon's own processes: killed, frozen, deployed anew."""
+"""Faults of Carillon's own processes: killed, frozen, deployed again."""
 
 import signal
 
@@ -49,7 +49,7 @@ class LeaderDies(Killed):
     number, strikes, long_strikes, gap_seconds, after_seconds = 2, 2, 10, 5.0, 20.0
 
     def aim(self, strike: int) -> str:
-        # Not as soon as it leads: what had waited for it would wait for two leases, and the limit is of one.
+        # Not as soon as it leads: firings that waited for it would wait for two leases, and the limit is of one.
         self.leader()
         self.cluster.wait(self.rng.uniform(1, 4))
         self.victim = self.leader()

@@ -97,7 +97,7 @@ class BrokerForgets(Fault):
 
 
 class SlowDatabase(Fault):
-    """Somebody else's lock on the triggers, an idle transaction that holds a snapshot, or every connection taken."""
+    """Another client's lock on the triggers, an idle transaction that holds a snapshot, or every connection taken."""
 
     number, long_strikes, gap_seconds, after_seconds = 12, 3, 20.0, 30.0
     hold_seconds = 20.0
@@ -127,7 +127,7 @@ class SlowDatabase(Fault):
         self._held.close()
 
     def _take_all(self) -> None:
-        """What is free now, and no more: those in use stay in use."""
+        """Take the connections that are free now, and no more: those in use stay in use."""
         with suppress(psycopg.OperationalError):
             while True:
                 self._connect(autocommit=True)

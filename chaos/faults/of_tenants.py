@@ -11,10 +11,10 @@ from chaos.stage.processes import ManagedProcess
 from stage.processes import signalled
 
 BAD, NEWCOMER = "bad", "newcomer"
-#: The default quota of a payload, less what surrounds the body.
+#: The default quota of a payload, less the fields around the body.
 LARGE_BYTES = 60_000
 SERVED_SECONDS = 240.0
-#: Long enough to make all that are to trickle at once.
+#: Long enough to make all the jobs that must trickle at once.
 TRICKLE_SECONDS = 25.0
 #: A crowd's tenants weigh 1 each.
 WEIGHT = 100
@@ -49,7 +49,7 @@ class BadTenant(Fault):
         ]  # fmt: skip
         for plan in large:
             self._undo.callback(self.caller.ask, self.caller.make(plan), "cancel", over=threading.Event())
-        # Made first: with so many writes the API has little time for another's.
+        # Made first: with so many writes the API has little time for other calls.
         at = (datetime.now(UTC) + timedelta(seconds=TRICKLE_SECONDS)).isoformat()
         self.caller.make_together(
             [
@@ -79,7 +79,7 @@ class BadTenant(Fault):
 
 
 class Crowd(Fault):
-    """2,000 tenants with more than can be done, beside ours, which weigh more, and one critical job a second."""
+    """2,000 tenants with too many firings, beside the load's, which weigh more, and one critical job a second."""
 
     number, hold_seconds, after_seconds = 26, 40.0, 20.0
     long_hold_seconds = 90.0
@@ -102,7 +102,7 @@ class Crowd(Fault):
         self.cluster.backlog("crowd", tenants=self.tenants, depth=self._depth)
 
     def heal(self) -> None:
-        """Not over until the crowd is: what is left after minutes is withdrawn."""
+        """Wait until the crowd is served. If firings are left after minutes, its tenants are suspended."""
         left = (
             "SELECT 1 FROM jobs_trigger t JOIN tenants_tenant n ON n.id = t.tenant_id"
             " WHERE n.slug LIKE 'crowd-%' AND t.phase = 'pending' LIMIT 1"

@@ -1,8 +1,8 @@
-"""What happened in a run, one JSON object a line: all the judge ever sees, kept so that a verdict can be given again.
+"""The events of a run, one JSON object a line: all the judge ever sees, kept so that a verdict can be given again.
 
 Instants that a schedule names are datetimes; moments that were measured are seconds since 1970 (``…at``). Every
 process of a run is on one machine, so they are of one clock, Postgres' too. A call's ``acknowledged_at`` is None when
-its outcome is unknown: what it asked for may have happened or not.
+its outcome is unknown: the requested change may have happened or not.
 """
 
 import json
@@ -40,9 +40,8 @@ class JobMade:
 
     ``target``: ``ok`` answers 200, ``flaky`` 503 to the first ``failures`` requests of a firing, ``failing`` always
     500, ``refusing`` 400, ``dropping`` breaks the connection instead of 503, ``poison`` kills its worker, ``sink``
-    misbehaves;
-    behind ``once`` is a handler that makes an effect in a table. ``seconds`` is how long the receiver takes.
-    ``fault`` is the id of the fault that this job is a part of; it is left out of the others' figures.
+    misbehaves. Behind ``once`` is a handler that makes an effect in a table. ``seconds`` is how long the receiver
+    takes. ``fault`` is the id of the fault that this job is a part of; it is left out of the others' figures.
     """
 
     at: float
@@ -104,9 +103,9 @@ class Ended:
 class Struck:
     """A fault began. ``number`` is its row in docs/chaos.md; ``id`` tells this time from others of the same kind.
 
-    ``affects`` names the tenants whose rows, jobs or links it touches; null: everybody's. ``leader``: the leader itself
-    must change. ``kills``: processes may end or be cut off by it, so that what they held may be executed again.
-    ``clock_seconds``: how far ahead the database's clock is put while it lasts.
+    ``affects`` names the tenants whose rows, jobs or links it touches; null: all tenants'. ``leader``: the leader
+    itself must change. ``kills``: processes may end or be cut off by it, so that triggers they held may be executed
+    again. ``clock_seconds``: how far ahead the database's clock is put while it lasts.
     """
 
     at: float
@@ -121,7 +120,7 @@ class Struck:
 
 @dataclass(frozen=True, kw_only=True)
 class Healed:
-    """That fault is over: what it broke works again, or a supervisor has started it again."""
+    """That fault is over: the broken part works again, or a supervisor has started it again."""
 
     at: float
     id: str
@@ -149,10 +148,10 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked:
-    """What a hostile tenant did in the fault ``id``.
+    """The attacks of a hostile tenant in the fault ``id``.
 
     ``answers``: by attack, how often the API answered in which way, a status or an error of the connection.
-    ``limits``: by what is limited, the most of it that was seen, and the most that is allowed.
+    ``limits``: by the name of the limit, the most that was seen, and the most that is allowed.
     """
 
     id: str
@@ -162,7 +161,7 @@ class Attacked:
 
 @dataclass(frozen=True, kw_only=True)
 class Probed:
-    """A call of another tenant's beside all that; ``status`` is 0 where no answer came."""
+    """A call by another tenant, beside the attacks; ``status`` is 0 where no answer came."""
 
     at: float
     path: str
@@ -182,7 +181,7 @@ class Died:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """One trigger as the API shows it. It is read twice at the end: what has ended stays as it is."""
+    """One trigger as the API shows it. It is read twice at the end: a trigger that has ended stays as it is."""
 
     at: float
     reading: int
@@ -217,7 +216,7 @@ class Effect:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """What ``manage.py audit_firings`` said."""
+    """The output of ``manage.py audit_firings``."""
 
     at: float
     passed: bool
@@ -226,7 +225,7 @@ class Audited:
 
 @dataclass(frozen=True, kw_only=True)
 class Closed:
-    """The receiver's log was read: what came later is not in this history."""
+    """The receiver's log was read: later requests are not in this history."""
 
     at: float
 
@@ -271,7 +270,7 @@ def to_line(record: Record) -> str:
 
 
 def from_line(line: str) -> Record:
-    """The record a line holds. Raises ``ValueError`` when it is none."""
+    """The record that a line holds. Raises ``ValueError`` when it holds none."""
     document = json.loads(line)
     name = document.pop("kind", None) if isinstance(document, dict) else None
     if name not in _KINDS:

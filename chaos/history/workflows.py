@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-#: How the idempotency key of a task begins; the run's id, a colon and the task's key follow, and of an item of a map
+#: How the idempotency key of a task begins. The run's id, a colon and the task's key follow, and for an item of a map
 #: one more colon and its place in the list.
 OF_RUN = "workflow-run:"
 
@@ -14,14 +14,14 @@ class WorkflowMade:
     """A workflow the API acknowledged.
 
     ``tasks`` by key, each with fields of ``JobMade`` (``target``, ``seconds``, ``failures``, ``max_attempts``,
-    ``delivery``), ``when``, and ``brings``: the tasks whose results its request carries. ``wait``: as in the
-    definition, of a task that waits. ``lists``: so many items are in the answer. Of a map, ``over``: the task whose
+    ``delivery``), ``when``, and ``brings``: the tasks whose results its request carries. A task that waits has
+    ``wait``, as in the definition. ``lists``: the number of items in the answer. A map has ``over``: the task whose
     answer lists its items, or ``input``; ``parallel``; and ``only``: the items that are treated as ``target`` says.
-    Of one that is an inner run, ``inner``: the workflow, and ``gives``: the tasks whose results are in its input.
+    A task that is an inner run has ``inner``: the workflow, and ``gives``: the tasks whose results are in its input.
     ``brings`` and ``gives`` name a task; or with points a task within one that is an inner run (``mid.deep.work``), or
     a value of the run's own input (``input.begin``).
-    ``edges``: before, after, on. ``schedule`` and ``overlap_policy``: of one whose runs begin by themselves.
-    ``deadline_seconds``: so long after it began a run is cancelled.
+    ``edges``: before, after, on. ``schedule`` and ``overlap_policy``: of a workflow whose runs begin by themselves.
+    ``deadline_seconds``: a run is cancelled this long after it began.
     """
 
     at: float
@@ -42,7 +42,7 @@ class WorkflowMade:
 class RunAsked:
     """A run was asked for under an ``Idempotency-Key`` of its own, until it was acknowledged.
 
-    ``number`` is a part of its input, and no other run's. ``input``: the rest of it.
+    ``number`` is a part of its input, and no other run has the same. ``input``: the rest of it.
     """
 
     workflow_id: str
@@ -72,9 +72,9 @@ class Steered:
 
 @dataclass(frozen=True, kw_only=True)
 class Brought:
-    """What the request of a task carried: by ``number`` the run's input, and by task the result that it came to.
+    """The values that the request of a task carried: under ``number`` the run's input, and under each task its result.
 
-    ``workflow``: the name of its workflow. Of an item of a map also ``item`` and ``nth``, its place.
+    ``workflow``: the name of its workflow. An item of a map also has ``item`` and ``nth``, its place.
     """
 
     delivery: int
@@ -86,9 +86,9 @@ class RunSeen:
     """A run as the API shows it: before each retry (``reading`` 0), and twice at the end as triggers are.
 
     ``tasks``: by key the ``state``, ``reason``, ``trigger_id``, ``attempts`` and ``finished_at`` (seconds since 1970,
-    or null); of a map that has items also ``items``, the same of each in the order of the list; of one that is an inner
-    run ``inner_run_id``, the run that it began last. ``cancel_reason``: why it was cancelled. Of an inner run
-    ``outer_run_id``, the ``trigger_id`` of the task that it is, and its whole ``input``.
+    or null). A map that has items also has ``items``, the same of each in the order of the list. A task that is an
+    inner run has ``inner_run_id``, the run that it began last. ``cancel_reason``: why the run was cancelled. An inner
+    run has ``outer_run_id``, the ``trigger_id`` of the task that it is, and its whole ``input``.
     """
 
     at: float

@@ -1,7 +1,7 @@
 """The judge: pure functions over a recorded history (DESIGN §2).
 
-It knows what the API acknowledged, what the receiver saw, when faults struck, and what the ledger said at the end. It
-asks nothing of the scheduler, so a verdict can be given again from the file alone.
+It knows the calls that the API acknowledged, the requests that the receiver saw, the times of the faults, and the
+ledger at the end. It asks the scheduler nothing, so a verdict can be given again from the file alone.
 """
 
 from collections import Counter, defaultdict
@@ -61,7 +61,7 @@ def judge(records: Iterable[Record]) -> Verdict:
 
 
 def _condemned(case: Case, breaches: Iterable[Breach], excused: Counter[str]) -> Iterator[Breach]:
-    """All but those that follow from acknowledged writes that were rightly lost."""
+    """All breaches except those that follow from acknowledged writes that were allowed to be lost."""
     since = min((window.struck_at for window in case.windows if window.limits.may_lose), default=NEVER)
     for breach in breaches:
         if breach.at >= since - LOST_SECONDS and breach.kind in _OF_LOST_WRITES:
@@ -71,7 +71,7 @@ def _condemned(case: Case, breaches: Iterable[Breach], excused: Counter[str]) ->
 
 
 def _servers(case: Case, excused: Counter[str]) -> Iterator[Breach]:
-    """What a standby lacked, and what the API said when there was no room."""
+    """Acknowledged rows that a standby lacked, and wrong answers of the API when there was no room."""
     windows = {window.id: window for window in case.windows}
     for each in case.replaced:
         window = windows[each.id]
@@ -93,7 +93,7 @@ def _servers(case: Case, excused: Counter[str]) -> Iterator[Breach]:
 
 
 def _attacks(attacked: Attacked, at: float, excused: Counter[str]) -> Iterator[Breach]:
-    """What a hostile tenant was answered, and what it got beyond its limits; the rest is told."""
+    """Wrong answers to a hostile tenant, and figures beyond its limits; the others are counted in ``excused``."""
     for attack, answers in attacked.answers.items():
         said = ", ".join(f"{answer} {count:,} times" for answer, count in sorted(answers.items()))
         if any(answer.isdigit() and answer >= "500" and answer != "503" for answer in answers):
@@ -109,7 +109,7 @@ def _attacks(attacked: Attacked, at: float, excused: Counter[str]) -> Iterator[B
 
 
 def _processes(case: Case) -> Iterator[Breach]:
-    """Processes that ended by themselves, and what the ledger's own audit found."""
+    """Processes that ended by themselves, and differences that the ledger's own audit found."""
     for death in case.deaths:
         detail = f"ended with {death.code}, and no fault had killed it"
         yield Breach(kind="died", at=death.at, job=death.process, detail=detail)

@@ -1,4 +1,4 @@
-"""Executions, as the receiver's log tells of them: a request from its arrival to its answer."""
+"""Executions, as the receiver's log shows them: a request from its arrival to its answer."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ Firing = tuple[str, datetime]
 class Arrival:
     """One request from its arrival to its answer; ``ended_at`` is infinite when the log has no end of it.
 
-    Of a task of a run that was retried: in which ``generation`` of the run, and how many attempts, ``base``, those
-    before had made.
+    For a task of a run that was retried: ``generation`` is that of the run, and ``base`` the number of attempts that
+    the generations before had made.
     """
 
     request: Started
@@ -54,14 +54,14 @@ class Arrival:
 
     @property
     def task_run(self) -> tuple[str, str] | None:
-        """The run and the task (of an item of a map with a colon and its place), if it is of a workflow."""
+        """The run and the task (for an item of a map with a colon and its place), if it is of a workflow."""
         if not self.request.key.startswith(OF_RUN):
             return None
         run_id, _, unit = self.request.key.removeprefix(OF_RUN).partition(":")
         return run_id, unit
 
     def settles(self, job: JobMade) -> bool:
-        """Whether nothing is to follow: it was answered, and not in a way that asks for another attempt."""
+        """Whether no attempt must follow: it was answered, and not in a way that asks for another attempt."""
         return self.sent and (self.status < 500 or self.attempt >= job.max_attempts)
 
     @property
@@ -83,8 +83,8 @@ def joined(started: Sequence[Started], ended: Sequence[Ended]) -> list[Arrival]:
 
 
 def placed(deliveries: Sequence[Arrival], runs: Mapping[str, Run]) -> list[Arrival]:
-    """The same by time, each in its generation: that of the moment, but for one that was claimed in an earlier one,
-    whose fence tells.
+    """The same by time, each in its generation: that of the moment, or an earlier one if its fence shows that it was
+    claimed in that one.
     """
     known: dict[tuple[str, str], dict[int, list[Started]]] = defaultdict(lambda: defaultdict(list))
     found = []
@@ -110,8 +110,8 @@ def placed(deliveries: Sequence[Arrival], runs: Mapping[str, Run]) -> list[Arriv
 
 
 def _attempts_seen(run: Run, unit: str, generation: int) -> int:
-    """How many attempts the ledger had before a generation began; the receiver need not have seen all. Of items it
-    tells nothing.
+    """How many attempts the ledger had before a generation began; the receiver need not have seen all. The ledger has
+    no such number for items.
     """
     task, nth = parts(unit)
     earlier = run.generations[generation - 1].final if generation else None

@@ -97,7 +97,7 @@ class Case:
         self.starts = {each.run_id: (each.trigger_id, each.task_start) for each in of(InnerRun)}
         self.deliveries = placed(deliveries, self.runs)
         self.firings: dict[Firing, list[Arrival]] = defaultdict(list)
-        #: Firings, and what a retry of a run began once more.
+        #: By firing and generation: a retry of a run may begin a firing once more.
         self.rounds: dict[tuple[Firing, int], list[Arrival]] = defaultdict(list)
         self.task_runs: dict[str, dict[str, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
         self._task_jobs: dict[tuple[str, str], JobMade] = {}
@@ -120,7 +120,7 @@ class Case:
         return not workflow.schedule and (workflow.tenant, workflow.name) not in self.inner_names
 
     def _begun(self, deliveries: Iterable[Arrival]) -> Iterator[tuple[str, str, int, datetime]]:
-        """Runs of which an execution was seen: the id, the name of the workflow, the number and the instant."""
+        """Runs that have an execution in the log: the id, the name of the workflow, the number and the instant."""
         for delivery in deliveries:
             brought = self.brought.get(delivery.request.delivery, {})
             if delivery.task_run and "workflow" in brought:
@@ -137,13 +137,13 @@ class Case:
             self._task_jobs[place] = self.runs[run_id].job(unit, delivery.request.job_id)
 
     def job_of(self, delivery: Arrival) -> JobMade | None:
-        """The job, or the task of a workflow as one; None where none was acknowledged."""
+        """The job, or the task of a workflow as a job; None where none was acknowledged."""
         job_id = delivery.request.job_id
         unit = delivery.task_run[1] if delivery.task_run else ""
         return self.jobs.get(job_id) or self._task_jobs.get((job_id, unit))
 
     def reached(self, instant: datetime) -> float:
-        """When the database's clock came to that instant first, in seconds since 1970 by the machine's."""
+        """When the database's clock first came to that instant, in seconds since 1970 by the machine's clock."""
         at = instant.timestamp()
         usual = next((step.healed_at for step in self.steps if step.struck_at <= at < step.healed_at), at)
         ahead = [
@@ -154,24 +154,26 @@ class Case:
         return min([usual, *ahead])
 
     def began_at(self, run: Run) -> float:
-        """When a run began by itself, going by its instant; where another time may have had that name, by its first
-        execution.
+        """When a run began by itself, by its instant. Where the database's clock may have shown that instant at another
+        time too, by its first execution.
         """
         at = run.scheduled_for.timestamp()
+        # An instant of a schedule is due once the clock has passed it, even by a step. Other runs begin at theirs.
+        shown = self.reached(run.scheduled_for) if run.workflow.schedule else at
         if not any(step.struck_at <= at - step.clock_seconds <= step.healed_at for step in self.steps):
-            return self.reached(run.scheduled_for)
+            return shown
         found = [delivery.at for each in self.task_runs[run.id].values() for delivery in each]
-        return min(found, default=self.reached(run.scheduled_for))
+        return min(found, default=shown)
 
     def due_at(self, job: JobMade, instant: datetime) -> float:
-        """When that firing fell due: a run by hand no sooner than it was asked for, whatever the clock had been."""
+        """When that firing fell due: a run by hand no sooner than it was asked for, even if the clock was ahead."""
         asked = [
             c.requested_at for c in self.calls[job.job_id] if c.verb == "run" and c.scheduled_for == instant
         ]
         return max([self.reached(instant), *asked])
 
     def stepped(self, start: float, end: float) -> bool:
-        """Whether the database's clock was set in that stretch, so that a wait of its own was shorter or longer."""
+        """Whether the database's clock was set in that stretch, so that a wait by that clock was shorter or longer."""
         return any(
             start <= moment <= end for step in self.steps for moment in (step.struck_at, step.healed_at)
         )
@@ -203,7 +205,7 @@ class Case:
         return stopped(self.calls[job.job_id])
 
     def horizon(self, job: JobMade) -> float:
-        """Firings due later than this are not required: their attempts may be under way yet."""
+        """Firings due later than this are not required: their attempts may still be under way."""
         return self.closed_at - TOLERANCE_SECONDS - self.work_seconds(job)
 
     def due(self, job: JobMade) -> list[datetime]:
@@ -224,7 +226,7 @@ class Case:
         ]
 
     def affected(self, window: Window, tenant: str) -> bool:
-        """Whether a window, or an earlier one whose aftermath lasts as it strikes, touches the tenant."""
+        """Whether a window, or an earlier one whose aftermath still lasts when it strikes, touches the tenant."""
         return any(
             not each.spares(tenant) and each.affects is not None
             for each in self.windows
@@ -232,7 +234,7 @@ class Case:
         )
 
     def strikes(self, window: Window) -> list[tuple[float, float]]:
-        """The stretches in which it could find something in flight: mostly it is one, from the strike to the heal."""
+        """The stretches in which it could find a trigger in flight: mostly one, from the strike to the heal."""
         if window.id not in self._strikes:
             begin, end = window.struck_at, window.healed_at
             if window.limits.by_jobs:
@@ -252,7 +254,7 @@ class Case:
         return job is not None and job.target == "poison"
 
     def lives(self, job_id: str) -> list[tuple[float, float]]:
-        """Of each firing of a job that reached the receiver, from its instant (``reached``) to its last answer."""
+        """For each firing of a job that reached the receiver: its instant (``reached``) and its last answer."""
         if job_id not in self._lives:
             self._lives[job_id] = sorted(
                 (self.reached(at), max(delivery.ended_at for delivery in deliveries))

@@ -16,9 +16,10 @@ Repeats = dict[str, list[str]]
 
 
 def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Breach]:
-    """Executions of what had been executed, or was being executed, that no fault accounts for.
+    """Repeated executions that no fault accounts for: the firing had been executed, or was being executed.
 
-    A fault accounts for one more execution of what was in flight when it struck or while it lasted. Fills ``repeats``.
+    A fault accounts for one more execution of each trigger that was in flight when it struck or while it lasted. Fills
+    ``repeats``.
     """
     victims: set[tuple[str, int, str]] = set()
     for deliveries in case.rounds.values():
@@ -58,14 +59,14 @@ def repeated(case: Case, excused: Counter[str], repeats: Repeats) -> Iterator[Br
 
 
 def _retry(before: Arrival, delivery: Arrival, most: int) -> bool:
-    """Whether the earlier one had been answered with a wish for another attempt, of which there are ``most``."""
+    """Whether the answer to the earlier one asked for another attempt, and fewer than ``most`` had been made."""
     failed = before.sent and before.status >= 500 and before.ended_at <= delivery.at
     return failed and before.attempt < most
 
 
 def _unseen(case: Case, tenant: str, delivery: Arrival, seen: set[int]) -> int:
-    """How many attempts before this one ended with their worker before a request left. Where a batch was in hand, that
-    costs its triggers nothing of their budgets (docs/handlers.md). None where no fault may have killed one.
+    """How many attempts before this one ended with their worker before a request left. Where the worker had claimed a
+    batch, that costs its triggers nothing of their budgets (docs/handlers.md). 0 where no fault may have killed one.
     """
     due = case.reached(delivery.request.scheduled_for)
     killed = any(window.may_repeat(tenant) for window in case.faulty(tenant, due, delivery.at))
@@ -92,8 +93,8 @@ def _cause(case: Case, tenant: str, before: Arrival, delivery: Arrival) -> tuple
 
 
 def _delay(case: Case, tenant: str, before: Arrival, delivery: Arrival) -> tuple[Window, int] | None:
-    """The fault that found the later one in flight, where it has the older fence: its worker had claimed it, was cut
-    off before the request left, and sent it once it was back.
+    """The fault that found the later one in flight, where that one has the older fence: its worker had claimed it, was
+    cut off before the request left, and sent the request once it was back.
     """
     if delivery.request.fence >= before.request.fence:
         return None
@@ -108,8 +109,8 @@ def _delay(case: Case, tenant: str, before: Arrival, delivery: Arrival) -> tuple
 
 
 def in_flight(case: Case, window: Window) -> int:
-    """Triggers that were under way at the receiver, or not yet recorded as done, at each strike, in all. Where a worker
-    may be cut off, those count from their claim.
+    """The number of triggers that were under way at the receiver, or not yet recorded as done, at each strike, in all.
+    Where a worker may be cut off, triggers count from their claim.
     """
     return sum(
         len(
@@ -149,7 +150,7 @@ def fences(case: Case, excused: Counter[str]) -> Iterator[Breach]:
 
 
 def _outlived(case: Case, tenant: str, start: float, end: float) -> bool:
-    """Whether in that stretch a worker may have gone on with what of the tenant's had been taken from it."""
+    """Whether in that stretch a worker may have gone on with triggers of the tenant that had been taken from it."""
     return any(window.limits.may_outlive for window in case.faulty(tenant, start, end))
 
 

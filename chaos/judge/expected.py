@@ -1,6 +1,6 @@
-"""The firings a run must, may and must not contain: a walk over what the API acknowledged, and nothing of the engine's.
+"""The firings a run must, may and must not contain: a walk over acknowledged calls, without any code of the engine.
 
-Intervals are counted by arithmetic; cron schedules are walked second by second, which is why a load may only use what
+Intervals are counted by arithmetic. Cron schedules are walked second by second, so a load may only use the forms that
 ``_matches`` reads: lists and steps in seconds, minutes and hours, in UTC.
 """
 
@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from chaos.history import Called, JobMade
 
 SECOND = timedelta(seconds=1)
-#: Of a job, how many seconds a firing due at the first moment may take until it is over, as far as can be said at the
-#: second.
+#: For a job: how many seconds a firing due at the first moment may take until it is over, as far as can be said at the
+#: second moment.
 Life = Callable[[float, float], float]
 
 
@@ -27,7 +27,7 @@ class Walk:
 def walk(job: JobMade, calls: list[Called], *, until: float, life: Life = lambda *_: 0.0) -> Walk:
     """The job's firings up to ``until``, seconds since 1970. ``calls`` are those about this job.
 
-    A firing that a pause or a cancel may have found alive, going by ``life``, may come to nothing, and is not required.
+    A firing that a pause or a cancel may have found alive, by ``life``, may come to nothing, and is not required.
     """
     stops = stopped(calls)
     required, allowed = set(), set()

@@ -23,7 +23,7 @@ _DROPPING = {
     "replace": {("cancelled", "preempted"), ("cancelled", "superseded"), ("skipped", "overlap")},
 }
 _MISSED = {("skipped", "misfire"), ("skipped", "coalesced")}
-#: So long after its instant a fault may still have cost a firing its attempts.
+#: Until this long after its instant a fault may have cost a firing its attempts.
 _LIFE_SECONDS = 120.0
 _ENDS = {"succeeded", "dead", "skipped", "cancelled"}
 
@@ -81,7 +81,7 @@ def _excuse(case: Case, job: JobMade, at: datetime, deliveries: list[Arrival]) -
 
 
 def _in_line(case: Case, job: JobMade, instant: float) -> bool:
-    """Whether a firing that waits for the earlier ones of its job still did: those were at work, and none after it."""
+    """Whether a firing that waits for earlier ones of its job was still waiting: those ran, and no later one did."""
     if job.overlap_policy != "queue":
         return False
     lives = case.lives(job.job_id)
@@ -102,7 +102,7 @@ def _state(case: Case, job: JobMade, at: datetime) -> str:
 
 
 def unrecorded(case: Case) -> Iterator[Breach]:
-    """Required firings of which the ledger says nothing, or that have not ended, and ends that changed."""
+    """Required firings that the ledger does not have, or that have not ended, and ends that changed."""
     if not case.ledger:
         return
     for job in case.jobs.values():
@@ -122,7 +122,7 @@ def unrecorded(case: Case) -> Iterator[Breach]:
 
 
 def _may_wait(case: Case, job: JobMade, at: datetime) -> bool:
-    """Whether it had to wait in line for so long that it need not be over yet: a queue may be long, and is not lost."""
+    """Whether it had to wait in line so long that it need not be over yet: a firing in a long queue is not lost."""
     begun = bool(case.firings.get((job.job_id, at)))
     return job.overlap_policy == "queue" and (begun or _in_line(case, job, case.reached(at)))
 
@@ -173,12 +173,12 @@ def early(case: Case) -> Iterator[Breach]:
 
 
 def phantom(case: Case) -> Iterator[Breach]:
-    """Requests for what nobody asked for: no such job, no such instant, or stopped by an acknowledged call."""
+    """Requests that were not asked for: no such job, no such instant, or stopped by an acknowledged call."""
     by_hand: Counter[str] = Counter()
     for (job_id, at), deliveries in case.firings.items():
         job, first = case.jobs.get(job_id), deliveries[0]
         if first.task_run:
-            continue  # judge.workflows knows what was asked for
+            continue  # judge.workflows knows which runs were asked for
         if job is None:
             yield Breach(kind="phantom", at=first.at, job=job_id, detail="no such job was acknowledged")
         elif first.by_schedule:
@@ -196,7 +196,7 @@ def _unscheduled(case: Case, job: JobMade, at: datetime, deliveries: list[Arriva
     stops, first = case.stops(job), deliveries[0]
     forbidden = [after for after, before in stops.forbidden if after < at.timestamp() < before]
     if forbidden:
-        # Where the database's clock was ahead, it may have come before the call did.
+        # Where the database's clock was ahead, the request may have come before the call did.
         if first.at > min(forbidden):
             detail = f"due at {at:%H:%M:%S.%f}, after a pause or cancel was acknowledged"
             yield Breach(kind="stopped", at=first.at, job=job.name, detail=detail)
@@ -205,7 +205,7 @@ def _unscheduled(case: Case, job: JobMade, at: datetime, deliveries: list[Arriva
         yield Breach(kind="phantom", at=first.at, job=job.name, detail=detail)
     for after, before in stops.forbidden:
         for delivery in deliveries:
-            # What a frozen or cut-off worker had claimed before starts when it comes to.
+            # A trigger that a frozen or cut-off worker had claimed before starts when the worker is back.
             claimed = case.faulty(job.tenant, after, delivery.at, after=CLAIMED_SECONDS)
             if at.timestamp() <= after and after + CLAIMED_SECONDS < delivery.at < before and not claimed:
                 detail = f"started {delivery.at - after:.1f} s after a pause or cancel was acknowledged"
@@ -229,7 +229,7 @@ def poison(case: Case) -> Iterator[Breach]:
 
 
 def effects(case: Case) -> Iterator[Breach]:
-    """Of an exactly-once job each firing has its effect once, however often it was executed."""
+    """Each firing of an exactly-once job has its effect once, however often it was executed."""
     for job in case.jobs.values():
         if job.target != "once":
             continue

@@ -35,14 +35,14 @@ class Lag:
 
     @property
     def late_from(self) -> float:
-        """When it was late, or started: a firing that was not late yet as a fault struck is late by that fault."""
+        """When it was late, or started: a firing that was not late yet when a fault struck is late by that fault."""
         return self.due_at + min(self.seconds, LATE_SECONDS)
 
 
 def lags(case: Case, runs: list[Told]) -> list[Lag]:
-    """Of every required firing and task that started, where nothing but the engine makes it wait; by due time.
+    """The lag of every required firing and task that started, where only the engine makes it wait; by due time.
 
-    What fell due before ``Began`` is left out.
+    Firings and tasks that fell due before ``Began`` are left out.
     """
     found = []
     for job in case.jobs.values():
@@ -120,12 +120,12 @@ def _figures(
 
 
 def _answered(probe: Probed) -> float:
-    """Seconds until the call was answered; what failed counts as one that nobody would wait for."""
+    """Seconds until the call was answered; a failed call counts as one that was never answered."""
     return probe.seconds if probe.status == 200 else NEVER
 
 
 def calls(case: Case) -> Iterator[Breach]:
-    """Another tenant's calls that took too long while a fault lasted that promises how soon they are answered."""
+    """Another tenant's calls that took too long during a fault whose limits say how soon they are answered."""
     for window in case.windows:
         if (most := window.limits.api_seconds) is None:
             continue
@@ -150,7 +150,7 @@ def calls(case: Case) -> Iterator[Breach]:
 
 
 def _resumed(all_lags: list[Lag], episode: Episode) -> float:
-    """Seconds from the heal until firings were on time again and what had waited was done."""
+    """Seconds from the heal until firings were on time again and the waiting ones were done."""
     last = episode.healed_at
     for lag in all_lags:
         if (
@@ -163,7 +163,7 @@ def _resumed(all_lags: list[Lag], episode: Episode) -> float:
 
 
 def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
-    """The longest time from a strike to the next execution of what it had cut short."""
+    """The longest time from a strike to the next execution of a trigger that it had cut short."""
     window = next(window for window in case.windows if window.id == window_id)
     wanted = set(repeats[window_id])
     nexts: dict[str, Arrival] = {}
@@ -198,9 +198,9 @@ def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:
 
 
 def shared_fate(case: Case, runs: list[Told]) -> Iterator[Breach]:
-    """Firings of tenants that a fault does not touch, and that were late by it all the same (DESIGN §2.12).
+    """Firings that were late by a fault although it does not touch their tenants (DESIGN §2.12).
 
-    Of faults that name whom they touch. A firing counts under the strike that came last before it was late.
+    Only for faults that name the tenants they touch. A firing counts under the last strike before it was late.
     """
     groups: dict[str, list[Lag]] = defaultdict(list)
     for lag in lags(case, runs):

@@ -1,4 +1,4 @@
-"""What the judge says: breaches of the promises, and the figures of each episode."""
+"""The judge's answer: breaches of the promises, and the figures of each episode."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ class Breach:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Of the firings that fell due from one fault to the next; ``number`` 0 is the calm before the first.
+    """The figures of the firings that fell due from one fault to the next; ``number`` 0 is the calm before the first.
 
     ``late``: started more than ``limits.LATE_SECONDS`` after their instant. ``repeated``: executed more than once, of
     ``in_flight`` that were under way while the fault lasted. ``resumed_seconds``: from the heal until nothing was late.
-    ``api_p99_seconds``: of another tenant's calls, where they were timed; 0 where not.
+    ``api_p99_seconds``: the p99 of another tenant's calls, where they were timed; 0 where not.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The judgement of one history. ``excused`` counts what a fault allows, by what it is.
+    """The judgement of one history. ``excused`` counts the deviations that a fault allows, by their description.
 
     ``firings``: required ones, and required tasks of the ``runs`` of workflows.
     """

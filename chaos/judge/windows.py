@@ -26,7 +26,7 @@ class Window:
         return OF_FAULT[self.number]
 
     def spares(self, tenant: str) -> bool:
-        """Whether it touches nothing of the tenant's, and so excuses nothing."""
+        """Whether it touches nothing of the tenant, and so excuses nothing."""
         return self.affects is not None and tenant not in self.affects
 
     @property
@@ -35,7 +35,7 @@ class Window:
         return OTHERS_LEADER_SECONDS if self.leader else OTHERS_SECONDS
 
     def may_repeat(self, tenant: str) -> bool:
-        """Whether it may have cut short what the tenant had in flight."""
+        """Whether it may have cut short triggers that the tenant had in flight."""
         reaches = self.limits.ends_process or not self.spares(tenant)
         return self.limits.may_repeat and self.kills and reaches
 
@@ -62,7 +62,7 @@ class Episode:
 
 
 def windows_of(struck: Sequence[Struck], healed: Sequence[Healed], *, until: float) -> list[Window]:
-    """The strikes in the order in which they came; one that was not healed lasts ``until`` then."""
+    """The strikes in the order in which they came; one that was not healed lasts until ``until``."""
     ends = {heal.id: heal.at for heal in healed}
     return [
         Window(

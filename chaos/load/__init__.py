@@ -1,1 +1,1 @@
-"""What a run has to do: seeded jobs of every kind, and calls about them while faults strike."""
+"""The load of a run: seeded jobs of every kind, and calls about them while faults strike."""

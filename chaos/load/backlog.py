@@ -1,7 +1,7 @@
 """Firings by the ten thousand, as the API and the materializer would leave them.
 
-``python -m chaos.load.backlog KIND …``: a process of its own with Carillon's settings, since through the API this would
-take hours. Its jobs do nothing (``chaos.nothing``) and are in no history: they are there for what they do to others.
+``python -m chaos.load.backlog KIND …``: a process of its own with Carillon's settings, because through the API this
+would take hours. Its jobs do nothing (``chaos.nothing``) and are in no history: they exist for their effect on others.
 Prints their ids, as JSON, by tenant.
 """
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 CHUNK = 5_000
 DAY, MINUTE, SECOND = timedelta(days=1), timedelta(minutes=1), timedelta(seconds=1)
-#: What is to run is put there by us; the schedule of its job never comes.
+#: The firings that must run are inserted here; the schedule of their job never falls due.
 _NEVER = {"schedule_type": "once", "run_at": datetime(2099, 1, 1, tzinfo=UTC)}
 
 
 def crowd(*, tenants: int, depth: int) -> list["Job"]:
-    """So many new tenants with one job each, and so many of its firings due now."""
+    """``tenants`` new tenants with one job each, and ``depth`` of its firings due now."""
     from tenants.models import Tenant
 
     slugs = [f"crowd-{n}" for n in range(tenants)]
@@ -36,7 +36,7 @@ def crowd(*, tenants: int, depth: int) -> list["Job"]:
 
 
 def flood(*, tenant: str, depth: int) -> list["Job"]:
-    """So many firings of one job due now, which may all run at once."""
+    """``depth`` firings of one job due now, which may all run at once."""
     jobs = [_job(_tenant(tenant), name="flood", **_NEVER)]
     _keep(jobs)
     _due_now(jobs, depth)
@@ -44,7 +44,7 @@ def flood(*, tenant: str, depth: int) -> list["Job"]:
 
 
 def one_by_one(*, tenant: str, depth: int) -> list["Job"]:
-    """So many firings due now of one job that runs one at a time: all but one of them are parked."""
+    """``depth`` firings due now of one job that runs one at a time: all but one of them are parked."""
     jobs = [_job(_tenant(tenant), name="one-by-one", overlap_policy="queue", max_concurrent=1, **_NEVER)]
     _keep(jobs)
     _due_now(jobs, depth)
@@ -52,7 +52,7 @@ def one_by_one(*, tenant: str, depth: int) -> list["Job"]:
 
 
 def missed(*, tenant: str, depth: int) -> list["Job"]:
-    """A job of every second whose last so many firings were missed, of which the latest alone is to run."""
+    """A job that fires every second, whose last ``depth`` firings were missed; only the latest of them must run."""
     from jobs.store.jobs import Firing, materialize
     from tenants.clock import database_now
 
@@ -88,7 +88,7 @@ def _job(tenant_id: int, **columns: Any) -> "Job":
 
 
 def _keep(jobs: list["Job"]) -> None:
-    """Insert the jobs with their timelines. Never quite due, they would be taken for completed: they are put ahead."""
+    """Insert the jobs with their timelines. Each gets a next firing, or it would be taken for completed."""
     from django.db import transaction
 
     from jobs.models import Job

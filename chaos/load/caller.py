@@ -23,7 +23,7 @@ from chaos.load.definitions import Plan
 TIMEOUT_SECONDS = 8.0
 AGAIN_SECONDS = 1.0
 TRIES = 10
-#: That one list may name.
+#: The most ids that one list may name.
 MAX_IDS = 100
 
 
@@ -43,19 +43,19 @@ class Caller:
         self.receiver_url = receiver_url
         self._journal = journal
         self.keys: dict[str, str] = {}
-        #: Of tenants that are not the stage's own Carillon's.
+        #: The API's address for tenants that are not of the stage's own Carillon.
         self.urls: dict[str, str] = {}
         self.made: list[JobMade] = []
-        #: While it is set nobody calls: between a call and its effect no clock may be set.
+        #: While it is set no calls are made: between a call and its effect no clock may be set.
         self.silent = threading.Event()
 
     def make(self, plan: Plan) -> JobMade:
-        """Create a job; raises what a call raises."""
+        """Create a job; raises the errors of ``call``."""
         answer = self.call(plan.tenant, "POST", "/jobs", plan.definition(receiver_url=self.receiver_url))
         return self._note(plan, answer)
 
     def make_together(self, plans: Sequence[Plan]) -> list[JobMade]:
-        """Create jobs of one tenant in one call; raises what a call raises, and if one of them is refused."""
+        """Create jobs of one tenant in one call; raises the errors of ``call``, and if one of the jobs is refused."""
         tenant = plans[0].tenant
         definitions = [plan.definition(receiver_url=self.receiver_url) for plan in plans]
         results = self.call(tenant, "POST", "/jobs/bulk", {"jobs": definitions})["results"]
@@ -86,7 +86,7 @@ class Caller:
         return "201"
 
     def ask(self, job: JobMade, verb: str, *, over: threading.Event) -> None:
-        """Pause, resume, cancel or run a job, and put down what was acknowledged."""
+        """Pause, resume, cancel or run a job, and record the call with its acknowledgement."""
         requested_at, answer = time.time(), None
         while answer is None:
             try:
@@ -107,7 +107,7 @@ class Caller:
         )
 
     def cancel(self, tenant: str, job_id: str) -> None:
-        """Cancel a job that is in no history, or whose firings nobody waits for. Raises the last ``OSError``."""
+        """Cancel a job that is in no history, or whose firings are not waited for. Raises the last ``OSError``."""
         for tries_left in reversed(range(TRIES)):
             try:
                 self.call(tenant, "POST", f"/jobs/{job_id}/cancel")
@@ -119,7 +119,7 @@ class Caller:
 
     @contextmanager
     def busy(self, rng: random.Random) -> Iterator[None]:
-        """Call about jobs now and then until the block ends, which fails if a call was refused."""
+        """Call about jobs now and then until the block ends. The end fails if a call was refused."""
         over = threading.Event()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="caller") as beside:
             calls = beside.submit(self._go_on, rng, over)
@@ -148,7 +148,7 @@ class Caller:
                 self.ask(stoppable.pop(), "cancel", over=over)
 
     def read_ledger(self, *, reading: int) -> None:
-        """Put down every trigger of every job, as the API shows them."""
+        """Record every trigger of every job, as the API shows them."""
         for job in self.made:
             path: str | None = f"/jobs/{job.job_id}/triggers?page_size=200"
             while path:

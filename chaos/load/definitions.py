@@ -89,7 +89,7 @@ class Plan:
 
 
 def retry_policy(max_attempts: int) -> dict[str, Any]:
-    """Of every job: a second after each failure."""
+    """The policy of every job: a second after each failure."""
     return {
         "max_attempts": max_attempts,
         "backoff": "fixed",
@@ -98,7 +98,7 @@ def retry_policy(max_attempts: int) -> dict[str, Any]:
     }
 
 
-#: What a job of each kind has of its own; each is as likely as the others.
+#: The fields in which the kinds of jobs differ; each kind is as likely as the others.
 _KINDS: tuple[dict[str, Any], ...] = (
     {"seconds": 0.0},
     {"seconds": 0.2},
@@ -116,7 +116,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
 )
 #: How long the executions of jobs that may drop firings take, in periods: now and then the next one finds them at work.
 _BUSY = (0.4, 1.4)
-#: Well within its time-out: what is given up is tried again, and the receiver saw it twice.
+#: Well within its time-out: a request that is given up is tried again, and the receiver sees it twice.
 MAX_SECONDS = 7.0
 
 SHARED_CRON = "*/5 * * * * ?"
@@ -124,19 +124,19 @@ SHARED_SECONDS = (0.2, 0.5)
 
 
 def tenants(count: int) -> dict[str, int]:
-    """Caps on triggers in flight by slug; the last tenant's is one that it meets."""
+    """Caps on triggers in flight by slug; the last tenant reaches its cap."""
     return {f"tenant{n}": TIGHT if n == count else ROOMY for n in range(1, count + 1)}
 
 
 def plans(
     rng: random.Random, *, tenants: dict[str, int], jobs: int, periods: tuple[int, int]
 ) -> Iterator[Plan]:
-    """So many jobs in all, whose periods in seconds lie between the two."""
+    """``jobs`` jobs in all, whose periods in seconds lie between the two of ``periods``."""
     slugs = list(tenants)
     for n in range(jobs):
         kind = dict(_KINDS[n % len(_KINDS)])
         kind.setdefault("priority", rng.choice(PRIORITIES))
-        # What waits for a cap waits rightly: such jobs are not asked to be on time.
+        # A firing that waits for a cap waits rightly: such jobs need not be on time.
         waits = kind.get("overlap_policy") == "queue"
         tenant = slugs[-1] if waits else rng.choice(slugs[:-1] or slugs)
         every = rng.randint(*periods)
@@ -147,9 +147,9 @@ def plans(
 
 
 def shared_plans(rng: random.Random, *, tenants: dict[str, int], jobs: int) -> Iterator[Plan]:
-    """So many jobs of the type that both kinds of workers serve; the tenant of every fourth has no pull workers.
+    """``jobs`` jobs of the type that both kinds of workers serve; the tenant of every fourth has no pull workers.
 
-    All fall due at once, more than Celery's workers can start: who asks gets a share.
+    All fall due at once, more than Celery's workers can start: each worker that asks gets a share.
     """
     mine, *others = tenants
     for n in range(jobs):

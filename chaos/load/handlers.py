@@ -15,11 +15,11 @@ from chaos.load import effects
 from chaos.load.reports import report
 from jobs.handlers import Context, job_type
 
-#: Long enough to be killed at.
+#: Long enough to be killed during it.
 WORK_SECONDS = 0.2
 #: Twice as long as a lease.
 GIL_SECONDS = 60.0
-#: What a process may hold of files; all that were open before are below it.
+#: The number of files that a process may hold; all that were open before are below it.
 DESCRIPTORS = 4_096
 MEMORY_BYTES = 1 << 30
 BLOCK_BYTES = 1 << 20
@@ -44,7 +44,7 @@ def memory(ctx: Context, payload: dict[str, Any]) -> None:
 
 @job_type("chaos.once")
 def once(ctx: Context, payload: dict[str, Any]) -> None:
-    """An effect in a table, made once whoever is killed at it."""
+    """An effect in a table, made once even if its worker is killed at it."""
     from django.db import connection, transaction
 
     _report(ctx, payload["url"])
@@ -57,7 +57,7 @@ def once(ctx: Context, payload: dict[str, Any]) -> None:
 
 @job_type("chaos.shared", pull=True)
 def shared(ctx: Context, payload: dict[str, Any]) -> None:
-    """What pull workers do too: ``chaos.load.pull_worker``."""
+    """The work that pull workers do too: ``chaos.load.pull_worker``."""
     _report(ctx, payload["url"])
 
 
@@ -69,7 +69,7 @@ def task(ctx: Context, payload: dict[str, Any]) -> Any:
 
 @job_type("chaos.gil", timeout_seconds=600)
 def gil(ctx: Context, payload: dict[str, Any]) -> None:
-    """As a regular expression that backtracks for a minute: no other thread of the process runs."""
+    """Like a regular expression that backtracks for a minute: no other thread of the process runs."""
     _report(ctx, payload["url"])
     asked = parse_qs(urlsplit(payload["url"]).query).get("hold")
     # PyDLL, unlike CDLL, keeps the interpreter's lock.
@@ -133,7 +133,7 @@ def victim(ctx: Context, payload: dict[str, Any]) -> None:
 
 @job_type("chaos.nothing")
 def nothing(ctx: Context, payload: dict[str, Any]) -> None:
-    """What a backlog is made of (``chaos.load.backlog``): it is there to be dispatched."""
+    """The type of a backlog's jobs (``chaos.load.backlog``): they exist to be dispatched."""
 
 
 def _report(ctx: Context, url: str, *, body: Any = None) -> Any:

@@ -37,12 +37,14 @@ TIMEOUT = aiohttp.ClientTimeout(total=30)
 TRICKLE_SECONDS, TIMEOUT_SECONDS = 60, 20
 SLOW, NAMED, REFUSED, LARGE = 150, 100, 20, 10
 LARGE_BYTES = 60_000
-#: Of a complaint: as many as the call takes, where that is much and where it is less, and too many for any.
+#: The fields of a complaint: as many as the call takes, for calls that take many and for calls that take fewer, and too
+#: many for any.
 FIELDS = {"much": 74_000, "less": 28_000, "too many": 200_000}
 WRITES_PER_SECOND, WRITERS = 500, 8
 COMPLAINERS, BOMBERS, INTRUDERS, CLAIMERS = 4, 4, 2, 40
 CLAIM_SECONDS = 20
-#: By address: more than the 200 a web process lets one have, from the address of everybody else here, and from others.
+#: Connections by address: more than the 200 that a web process allows one address, from the address of all other
+#: clients here, and from other addresses.
 HALF_SENT = {"127.0.0.1": 600, **{f"127.0.0.{n}": 100 for n in range(2, 6)}}
 AGAIN_SECONDS = 1.0
 _NEVER = {"type": "once", "run_at": "2099-01-01T00:00:00Z"}
@@ -65,7 +67,7 @@ def _half_sent() -> tuple[bytes, ...]:
 
 
 class Target:
-    """Where its webhooks lead: a byte a second, and never an end."""
+    """The target of its webhooks: a byte a second, and never an end."""
 
     def __init__(self) -> None:
         self.now = self.at_once = 0
@@ -74,7 +76,7 @@ class Target:
     async def open(self) -> None:
         application = web.Application()
         application.router.add_route("*", "/{name}", self._trickle)
-        # Who gives up is gone there and then, and no longer at work.
+        # A client that gives up is gone at once, and no longer counts as at work.
         runner = web.AppRunner(application, access_log=None, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
@@ -113,7 +115,7 @@ class Attacker:
         await self._session.close()
 
     async def call(self, attack: str, method: str, path: str, body: Any) -> Any:
-        """The answer's document, and in ``answers`` its status; None when none came."""
+        """The answer's document; None when no answer came. ``answers`` counts its status."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         try:
             async with self._session.request(method, self._url + path, data=data) as answer:
@@ -128,7 +130,7 @@ class Attacker:
             raise
 
     async def begin(self) -> None:
-        """Jobs that go on by themselves, and what the other attacks need; returns when they are made."""
+        """Make jobs that go on by themselves, and the objects that other attacks need; returns when all are made."""
         for jobs in (self._slow(), self._named(), self._refused(), self._large()):
             await self._make(jobs)
         await self.call("schemas", "PUT", f"/job-types/{HOSTILE}.claimed", {})
@@ -137,7 +139,7 @@ class Attacker:
         )
 
     def loops(self) -> Iterator[Callable[[], Awaitable[None]]]:
-        """One step of each of the loops that are to go round at once."""
+        """One step of each of the loops that must go round at once."""
         yield from [self._complain] * COMPLAINERS
         yield from [self._bomb] * BOMBERS
         yield from [self._intrude] * INTRUDERS
@@ -161,14 +163,14 @@ class Attacker:
             yield self._job("webhook", payload, every, timeout_seconds=TIMEOUT_SECONDS)
 
     def _named(self) -> Iterator[dict[str, Any]]:
-        """To names that nobody answers, each of a zone of its own."""
+        """Webhooks to names that no server answers, each of a zone of its own."""
         every = {"type": "interval", "every_seconds": 10}
         for n in range(NAMED):
             payload = {"url": f"http://{HOSTILE}.z{n}.hang.test/"}
             yield self._job("webhook", payload, every, timeout_seconds=TIMEOUT_SECONDS)
 
     def _refused(self) -> Iterator[dict[str, Any]]:
-        """To where nobody listens, and to where nobody may go: both are retried as often as that is allowed."""
+        """Webhooks to a port without a listener, and to a forbidden address: both are retried as often as allowed."""
         every = {"type": "interval", "every_seconds": 1}
         for n in range(REFUSED):
             url = ("http://127.0.0.1:1024/", "http://localhost.localdomain:1024/")[n % 2]
@@ -191,7 +193,7 @@ class Attacker:
         await self.call("complaints", method, path, body)
 
     async def _bomb(self) -> None:
-        """Declare a schema, and ask it."""
+        """Declare a schema, and have a payload checked by it."""
         name = f"{HOSTILE}.s{self._rng.randrange(20)}"
         if self._rng.random() < 0.5:
             schema, payload = self._rng.choice(list(BOMBS.values()))
@@ -213,7 +215,7 @@ class Attacker:
             "wait_seconds": CLAIM_SECONDS,
         }
         if "triggers" not in (await self.call("waiting claims", "POST", "/worker/claim", claim) or {}):
-            await asyncio.sleep(AGAIN_SECONDS)  # refused: a waiting place is what it wants
+            await asyncio.sleep(AGAIN_SECONDS)  # refused: it wants a waiting place
 
     async def _write(self) -> None:
         begun = time.monotonic()
@@ -221,7 +223,7 @@ class Attacker:
         await asyncio.sleep(max(0.0, begun + WRITERS / WRITES_PER_SECOND - time.monotonic()))
 
     async def _half_send(self, address: str, start: bytes) -> None:
-        """Until the server ends it."""
+        """Keep a half-sent request open until the server ends it."""
         server = urlsplit(self._url)
         try:
             reader, writer = await asyncio.open_connection(
@@ -246,7 +248,7 @@ class Attacker:
 
 
 def _unknown(fields: int) -> str:
-    """So many unknown fields, as the inside of an object."""
+    """``fields`` unknown fields, as the inside of an object."""
     return ",".join(f'"u{n}":1' for n in range(fields))
 
 
@@ -268,7 +270,7 @@ _COMPLAINTS: tuple[tuple[str, str, bytes], ...] = tuple(
 
 
 async def attack(url: str, report: Path, *, key: str, rng: random.Random) -> None:
-    """Until SIGTERM; then the report is on file, whole."""
+    """Attack until SIGTERM; then the report is on file, whole."""
     over = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
     target = Target()
@@ -282,7 +284,7 @@ async def attack(url: str, report: Path, *, key: str, rng: random.Random) -> Non
 
         loops = [asyncio.create_task(go_on(step)) for step in attacker.loops()]
         ended: asyncio.Task[Any] = asyncio.create_task(over.wait())
-        # A loop that fails is a fault of this program: it is not to look like a tenant that gave up.
+        # A loop that fails is a fault of this program: it must not look like a tenant that gave up.
         done, _ = await asyncio.wait({ended, *loops}, return_when=asyncio.FIRST_COMPLETED)
         for task in loops:
             task.cancel()

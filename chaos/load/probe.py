@@ -1,7 +1,8 @@
 """Another tenant's calls of the API, timed: ``python -m chaos.load.probe URL FILE`` with its key in ``API_KEY``.
 
-``GET /jobs`` and ``GET /livez`` each 200 ms, whatever became of those before, each over a connection of its own. FILE
-gets a line of history for each. A process of its own: the one that stages the run has all links to serve.
+Calls ``GET /jobs`` and ``GET /livez`` every 200 ms, even if earlier calls have no answer yet, each over a connection of
+its own. FILE gets a line of history for each. This is a process of its own, because the process that stages the run has
+all links to serve.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ EVERY_SECONDS, TIMEOUT_SECONDS = 0.2, 8.0
 
 
 async def probe(url: str, journal: Journal, *, key: str) -> None:
-    """Until it is cancelled."""
+    """Call until it is cancelled."""
     address = urlsplit(url)
     addresses = {"/jobs": f"{url}/jobs", "/livez": f"http://{address.netloc}/livez"}
     headers = {"Authorization": f"Bearer {key}"}

@@ -1,6 +1,6 @@
-"""The reference worker of ``examples/`` as a process of the stage: it runs what it shares with Celery's workers.
+"""The reference worker of ``examples/`` as a process of the stage: it runs the type it shares with Celery's workers.
 
-Its handler does what ``chaos.load.handlers.shared`` does, without anything of Carillon:
+Its handler does the same as ``chaos.load.handlers.shared``, without anything of Carillon:
 ``python -m chaos.load.pull_worker`` with ``CARILLON_URL`` and ``CARILLON_API_KEY``.
 """
 
@@ -31,7 +31,7 @@ def shared(work: dict[str, Any], _still_ours: Callable[[], bool]) -> None:
 
 
 def reference_worker() -> ModuleType:
-    """The example, with our handler in place of its own."""
+    """The example, with the handler of this module in place of its own."""
     spec = importlib.util.spec_from_file_location("pull_worker", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

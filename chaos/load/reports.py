@@ -19,9 +19,9 @@ def report(
     key: str,
     body: Any = None,
 ) -> Any:
-    """What the receiver answers; raises ``OSError`` when it cannot be reached or answers with an error.
+    """The receiver's answer; raises ``OSError`` when it cannot be reached or answers with an error.
 
-    ``body`` is sent as JSON; None: nothing is.
+    ``body`` is sent as JSON; None: no body is sent.
     """
     headers = {
         "X-Carillon-Job": job_id,

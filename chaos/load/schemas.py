@@ -1,10 +1,10 @@
-"""Schemas that a hostile tenant would declare, and payloads that it would have them judge."""
+"""Schemas that a hostile tenant would declare, and payloads that it would have them check."""
 
 import random
 from typing import Any
 
 EVIL = "a" * 34 + "!"
-#: Whatever is asked of them, somebody's keyword has something to do.
+#: Each keyword of a schema finds something to do in one of them.
 PAYLOADS: tuple[dict[str, Any], ...] = (
     {"a": 1},
     {EVIL: 1, "a": EVIL, "b": [EVIL, 1, 1.0, None, {"x": EVIL}]},
@@ -75,7 +75,7 @@ class _Maker:
         schema = schema if isinstance(schema, dict) else {}
         definitions = {name: self.schema(1) for name in self.names}
         if self.rng.random() < 0.6:
-            # What a reference with a slash in it leads into.
+            # A reference with a slash in it leads into this.
             holder = self.rng.choice(["const", "default", "enum", "examples", "x-note"])
             smuggled = self.smuggled()
             definitions["x"] = {holder: [smuggled] if holder in ("enum", "examples") else smuggled}

@@ -1,6 +1,6 @@
 """A client of the API that writes as fast as it may: ``python -m chaos.load.writer URL JOB_ID RATE`` with ``API_KEY``.
 
-Runs a job by hand so many times a second, over a few connections, until it is killed. What fails is left.
+Runs a job by hand RATE times a second, over a few connections, until it is killed. A call that fails is not repeated.
 """
 
 import http.client
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 10.0
 
 
 def write(url: str, job_id: str, *, every: float) -> None:
-    """Ask again and again, ``every`` so many seconds at best."""
+    """Ask again and again, at best once in ``every`` seconds."""
     address = urlsplit(url)
     headers = {"Authorization": f"Bearer {os.environ['API_KEY']}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=TIMEOUT_SECONDS)

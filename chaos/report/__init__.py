@@ -1,1 +1,1 @@
-"""What a verdict looks like: a table for people, a chart of lag over time."""
+"""The forms of a verdict: a table for people, a chart of lag over time."""

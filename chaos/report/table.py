@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def table(verdict: Verdict, *, title: str) -> Group:
-    """The figures, what faults excused, and every breach (the first of them, when there are many)."""
+    """The figures, the deviations that faults excused, and every breach (only the first ones, when there are many)."""
     shown = Table(title=title, title_justify="left")
     shown.add_column("fault")
     for name in COLUMNS:

@@ -1,4 +1,4 @@
-"""Breaks what ``CHAOS_SABOTAGE`` names in the process that imports this. Nothing but a rehearsal's stage ever does.
+"""Carries out the sabotage ``CHAOS_SABOTAGE`` in the process that imports this. Only a rehearsal's stage imports it.
 
 ``CARILLON_HANDLER_MODULES`` brings it into web, beats and workers alike, before any statement is executed.
 """
@@ -62,7 +62,7 @@ def linger_before_advancing() -> None:
 
 
 def send_again() -> None:
-    """Let the HTTP library do as it would."""
+    """Let the HTTP library repeat a request, as it does by itself."""
     from jobs.handlers import egress
 
     names = vars(egress)
@@ -77,12 +77,12 @@ def send_again() -> None:
 
 
 def keep_leftovers() -> None:
-    """Look at no transaction after a handler."""
+    """Do not look at transactions after a handler."""
     vars(db)["end_leftovers"] = lambda: False
 
 
 def guard_nothing() -> None:
-    """Leave each process to its own renewer."""
+    """Leave each process to its own lease renewer."""
     from jobs.engine.worker.leases.guard import Guard
 
     for start in ("start", "start_beside"):
@@ -90,7 +90,7 @@ def guard_nothing() -> None:
 
 
 def keep_instants() -> None:
-    """Take every release of the time zone database for the one on record."""
+    """Treat every release of the time zone database as the one on record."""
     from jobs.engine.firing.zones import ZoneRules
 
     ZoneRules.settled = lambda *_: True  # type: ignore[method-assign]

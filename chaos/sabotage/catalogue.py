@@ -1,6 +1,6 @@
-"""The sabotages by name: which promise of DESIGN §2 goes, by which change to the engine, and as what it shows.
+"""The sabotages by name: the promise of DESIGN §2 that breaks, the change to the engine, and the breach that shows it.
 
-``tests/chaos/test_sabotage.py`` holds every edit to the present SQL: after a change to a statement, say here anew how
+``tests/chaos/test_sabotage.py`` holds every edit to the present SQL: after a change to a statement, say here again how
 its guard is taken out.
 """
 
@@ -22,7 +22,7 @@ class Edit(NamedTuple):
 def edited_function(signature: str, *edits: tuple[str, str]) -> str:
     """SQL that puts the second text of each pair in the place of the first in a function of the database.
 
-    It fails where the first is not found once: the function has changed meanwhile.
+    It fails where the first text is not found exactly once: the function has changed meanwhile.
     """
     steps = "".join(
         f"""
@@ -197,12 +197,8 @@ _ALL = (
         breaks="dispatch does not look at the job's other firings (overlap policies)",
         caught_as=frozenset({"overlap"}),
         edits=(
-            Edit("dispatch.facts", "SELECT count(*) AS unfinished", "SELECT 0 * count(*) AS unfinished"),
-            Edit(
-                "dispatch.facts",
-                "count(*) FILTER (WHERE other.",
-                "0 * count(*) FILTER (WHERE other.",
-            ),
+            Edit("dispatch.facts", "SELECT count(*) AS in_flight", "SELECT 0 * count(*) AS in_flight"),
+            Edit("dispatch.facts", "others.retries::int", "0 * others.retries::int"),
         ),
     ),
     Sabotage(
@@ -211,7 +207,7 @@ _ALL = (
         caught_as=frozenset({"early"}),
         schema=edited_function(
             "carillon_settle_run(uuid)",
-            # A task after one alone would not start at all: that is lost, and no counter's fault.
+            # A task after only one would not start at all: that would show as lost, not as a fault of the counter.
             (
                 "c.met + count(*) FILTER (WHERE e.is_met) AS met",
                 "c.met + least(t.incoming, 2) * count(*) FILTER (WHERE e.is_met) AS met",

@@ -1,4 +1,4 @@
-"""``python -m chaos sabotage``: each promise broken in a cluster of its own, and what the judge says of it."""
+"""``python -m chaos sabotage``: each promise broken in a cluster of its own, and the judge's verdict on it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,13 +67,13 @@ def _fault(sabotage: Sabotage) -> type[Fault]:
 
 
 def caught(sabotage: Sabotage, verdict: Verdict) -> bool:
-    """Whether the judge found what was broken; of the control, nothing. Processes that died show nothing."""
+    """Whether the judge found the broken promise, or nothing in the control. Processes that died show nothing."""
     found = {breach.kind for breach in verdict.breaches}
     return bool(found & sabotage.caught_as) and "died" not in found if sabotage.caught_as else verdict.passed
 
 
 def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
-    """The part of a history that convicts: one job or run with the breach in question, and whatever is of neither."""
+    """The part of a history that convicts: one job or run with the breach in question, and all records of neither."""
     if sabotage.of_workflows:
         yield from _one_run(sabotage, records)
         return
@@ -105,7 +105,7 @@ def evidence(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
 
 
 def _one_run(sabotage: Sabotage, records: list[Record]) -> Iterator[Record]:
-    """Of the runs that convict, the shortest story; all of them where none does."""
+    """The shortest story of a run that convicts; all records where no run does."""
     runs = Case(records).runs
     stories = [list(_of_run(run, records)) for run in runs.values()]
     convicting = [s for s in stories if {b.kind for b in judge(s).breaches} & sabotage.caught_as]
@@ -130,7 +130,7 @@ def _of_run(run: Run, records: list[Record]) -> Iterator[Record]:
             case Steered():
                 wanted = record.run_id == run.id
             case RunSeen():
-                # What a retry found is told before the readings of the end.
+                # The state that a retry found is recorded as reading 0, before the readings of the end.
                 wanted = record.run_id == run.id and record.reading in (0, last)
             case JobMade() | Called() | Ledger() | Range() | Effect() | Audited():
                 wanted = False

@@ -1,4 +1,4 @@
-/* Preloaded into one process: its wall clock differs from the machine's by what the file CHAOS_CLOCK holds, in seconds. */
+/* Preloaded into one process: its wall clock differs from the machine's by the seconds in the file CHAOS_CLOCK. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-"""Wall clocks that can be set apart: a library preloaded into each process adds what a file says, in whole seconds.
+"""Wall clocks that can be set apart: a library preloaded into each process adds the whole seconds that a file holds.
 
-It takes a C compiler. Without one every clock is the machine's, and fault 10 is left out.
+It needs a C compiler. Without one every clock is the machine's, and faults 10 and 27 are left out.
 """
 
 import shutil
@@ -25,7 +25,7 @@ def set_clock(file: Path, seconds: int) -> None:
 
 
 class Clocks:
-    """One file a process in ``home``; ``environment`` makes a process look at its own."""
+    """One file for each process in ``home``; ``environment`` makes a process look at its own."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

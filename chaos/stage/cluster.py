@@ -35,7 +35,7 @@ from stage.waiting import NotInTime, wait_until
 
 #: As README and compose have it: no process runs both webhooks and plain handlers, which can hold its interpreter.
 SERVED = (("-Q", "jobs.webhook"), ("-X", "jobs.webhook")) * 2
-BEATS, WORKERS, CONCURRENCY, PULL_WORKERS = 2, len(SERVED), 2, 2
+BEATS, WORKERS, PULL_WORKERS = 2, len(SERVED), 2
 TURN_SECONDS = 0.05
 #: Brokers by their name, and the queues of RabbitMQ's.
 BROKERS: dict[str, Literal["classic", "quorum"] | None] = {
@@ -64,17 +64,18 @@ class Cluster:
         small_disk: bool = False,
         silent_names: bool = False,
         broker: str = "redis",
+        concurrency: int = 2,
     ) -> None:
-        """``broker``: of ``BROKERS``. With RabbitMQ there is no Redis."""
+        """``broker``: of ``BROKERS``. With RabbitMQ there is no Redis. ``concurrency``: processes of each worker."""
         self._queues = BROKERS[broker]
-        #: As its links are named.
+        #: The name of its links.
         self.broker_name = "rabbitmq" if self._queues else "redis"
         self.journal, self.rng, self.say = journal, rng, say
-        self._small_disk, self._silent_names = small_disk, silent_names
+        self._small_disk, self._silent_names, self.concurrency = small_disk, silent_names, concurrency
         self._settings = dict(environment or {})
         self.processes = Processes(note=journal.note)
         self.proxies = Proxies(rng=rng)
-        #: Where Python is to look first, as long as it is somewhere else than it used to be.
+        #: Where Python must look first, as long as that differs from the usual place.
         self.python_path = ""
         self._exits = ExitStack()
 
@@ -136,8 +137,8 @@ class Cluster:
         for n in range(1, BEATS + 1):
             self._start(f"beat{n}", BEAT)
         for n, served in enumerate(SERVED, start=1):
-            quiet = ("-c", str(CONCURRENCY), "--without-gossip", "--without-mingle", "-n", f"worker{n}@chaos")
-            worker = (*CELERY, "worker", *served, *quiet)
+            quiet = ("--without-gossip", "--without-mingle", "-n", f"worker{n}@chaos")
+            worker = (*CELERY, "worker", *served, "-c", str(self.concurrency), *quiet)
             self._start(f"worker{n}", self._names.argv(*worker) if self._silent_names else worker)
         self.must("web, beats and workers to answer", self._ready, seconds=60)
         self.receiver_url = f"http://127.0.0.1:{port_file.read_text()}"
@@ -146,7 +147,7 @@ class Cluster:
         self.processes.start(ManagedProcess(name, argv, self._environment(name), self.logs / f"{name}.log"))
 
     def _environment(self, name: str) -> dict[str, str]:
-        """The process's own links, by its own proxies' ports."""
+        """The environment of a process, with its own links: the ports of its own proxies."""
         postgres = self.proxies.add(name, "postgres", self.database.socket)
         return {
             **os.environ,
@@ -162,7 +163,7 @@ class Cluster:
         }
 
     def _broker_of(self, name: str) -> dict[str, str]:
-        """Over a link of the process's own."""
+        """The broker's URL, over a link of the process's own."""
         if self._queues:
             port = self.proxies.add(name, "rabbitmq", self.rabbitmq.port)
             return {"BROKER_URL": self.rabbitmq.url(self._queues, port=port)}
@@ -171,7 +172,7 @@ class Cluster:
         return {"REDIS_URL": f"redis://127.0.0.1:{port}/0"}
 
     def _platform(self) -> dict[str, str]:
-        """What every process of Carillon is to be told."""
+        """The settings that every process of Carillon must have."""
         return {
             "SECRET_KEY": paths.secret_key(self.home),
             "ALLOWED_HOSTS": "127.0.0.1",
@@ -204,9 +205,9 @@ class Cluster:
         return json.loads(self.manage(*arguments, may_fail=True))
 
     def manage(self, *arguments: str, may_fail: bool = False) -> str:
-        """What a management command printed; it goes by the sockets. Raises ``StageError`` when it fails."""
+        """The output of a management command, which goes by the sockets. Raises ``StageError`` when it fails."""
         done = self.beside("manage.py", *arguments)
-        # One that found something wrong says what; one that failed says nothing here.
+        # A command that found something wrong prints it; one that failed prints nothing here.
         if done.returncode and not (may_fail and done.stdout):
             raise StageError(f"manage.py {arguments[0]} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -244,7 +245,7 @@ class Cluster:
         self.database.follow(port=self.proxies.links["standby", "upstream"].port, synchronous=synchronous)
 
     def make_tenant(self, slug: str, *, max_in_flight: int) -> str:
-        """An API key of a new tenant, with every scope."""
+        """An API key of a new tenant, with the scopes read, write and worker."""
         key = ("--api-key", "chaos", "--scopes", "read,write,worker", "--json")
         cap = ("--max-in-flight", str(max_in_flight))
         made: str = json.loads(self.manage("create_tenant", slug, *key, *cap))["api_key"]
@@ -252,7 +253,7 @@ class Cluster:
 
     @staticmethod
     def plain_environment() -> dict[str, str]:
-        """Of a process that knows none of the servers."""
+        """The environment of a process that knows none of the servers."""
         return {name: value for name, value in os.environ.items() if not name.endswith("_URL")}
 
     def start_pull_workers(self, key: str) -> None:
@@ -271,7 +272,7 @@ class Cluster:
             self.processes.start(ManagedProcess(name, argv, environment, self.logs / f"{name}.log"))
 
     def wait(self, seconds: float) -> None:
-        """Let the time pass; what has ended is started again."""
+        """Let the time pass; processes that have ended are started again."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.processes.tend()

@@ -1,7 +1,7 @@
-"""The Postgres of a run, which may come to be another: a standby that follows it, is promoted, and takes its place.
+"""The Postgres of a run. A standby may follow it, be promoted, and take its place.
 
-As root Postgres runs under an account that reaches no directory but its own, so a standby follows by TCP, through a
-proxy as every other process does. That link can be held up, too.
+If root starts it, Postgres runs under an account that reaches no directory but its own. So a standby follows by TCP,
+through a proxy as every other process does. That link can be held up, too.
 """
 
 import os
@@ -79,7 +79,7 @@ class Database:
             link.unlink(missing_ok=True)
 
     def follow(self, *, port: int, synchronous: bool) -> None:
-        """Make a standby that follows by the server's ``port``, and wait until it is as far as the server is.
+        """Make a standby that follows over ``port``, and wait until it answers.
 
         ``synchronous``: from now on the server acknowledges no commit that is not on the standby's disk, too.
         """
@@ -102,7 +102,7 @@ class Database:
         """Its machine is gone: all its processes, at once and for good."""
         process = self.server.running()
         assert process is not None
-        # The first one stopped cannot see the others die, and tell their clients.
+        # The first process, once suspended, cannot see the others die and tell their clients.
         family = [process, *process.children(recursive=True)]
         process.suspend()
         for each in family[1:] + family[:1]:

@@ -1,6 +1,6 @@
 """The disk Postgres is on: a file system in memory, small enough to be filled, where one may be mounted.
 
-Filling it writes nothing: the file system is told that it is no larger than what it holds.
+Filling it writes nothing: the file system is told that it is no larger than its contents.
 """
 
 import os
@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-#: More than a long run's rows and write-ahead log; memory is taken for what is used alone.
+#: More than a long run's rows and write-ahead log; only the used part takes memory.
 SIZE_BYTES = 12 << 30
 BLOCK_BYTES = 4096
 
@@ -44,7 +44,7 @@ class Disk:
 
     def __exit__(self, *_: object) -> None:
         if self.fillable:
-            # Lazily: what still has a file open there must not keep it.
+            # Lazily: a process that still has a file open there must not keep it.
             subprocess.run(["umount", "-l", str(self.path)], check=False, capture_output=True)
 
     def fill(self) -> None:
@@ -58,7 +58,7 @@ class Disk:
         self._resize(used + BLOCK_BYTES)
 
     def free(self) -> None:
-        """As much room as in the beginning."""
+        """Give back as much room as in the beginning."""
         self._resize(SIZE_BYTES)
 
     def _resize(self, size: int) -> None:

@@ -1,7 +1,7 @@
 """Names that hang: ``python -m chaos.stage.names RESOLV_CONF ARGUMENT…`` becomes Python with a resolver of its own.
 
-In a mount namespace of the process alone another file lies over ``/etc/resolv.conf``, so whatever resolves a name, be
-it glibc or a library that asks by itself, asks ``SilentServer``. Names of ``/etc/hosts`` are as they were.
+In a mount namespace of the process alone another file lies over ``/etc/resolv.conf``. So all code that resolves a name,
+glibc or a library that asks by itself, asks ``SilentServer``. Names of ``/etc/hosts`` are as they were.
 """
 
 import ctypes
@@ -34,13 +34,13 @@ class SilentServer:
         self._socket.close()
 
     def argv(self, *arguments: str) -> tuple[str, ...]:
-        """What a process is to be started with, to ask this server."""
+        """The arguments that start a process which asks this server."""
         return ("-m", "chaos.stage.names", str(self.resolv_conf), *arguments)
 
 
 @cache
 def may_hang() -> bool:
-    """Whether this machine lets us, found out by doing so in a child."""
+    """Whether this machine allows it, found out by doing so in a child."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -54,7 +54,7 @@ def may_hang() -> bool:
 
 
 def _overlay(resolv_conf: Path) -> None:
-    """Raises ``OSError`` where one may not."""
+    """Lay the file over ``/etc/resolv.conf``. Raises ``OSError`` where that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def done(result: int) -> None:

@@ -1,4 +1,4 @@
-"""What stands for another machine, or for a wire, beside all that is judged on the same processors."""
+"""Priority for threads that stand for another machine, or for a wire, beside the judged processes on this machine."""
 
 import os
 import threading
@@ -11,8 +11,8 @@ SOONER = -10
 def hasten() -> None:
     """Let this thread have a processor before the judged processes, where this user may ask for that.
 
-    They keep each other waiting on full processors, and are to be timed; a wire, a target and a caller's clock would
-    wait for none of them.
+    The judged processes keep each other waiting on full processors, and they must be timed. A wire, a target and a
+    caller's clock would wait for none of them.
     """
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SOONER)

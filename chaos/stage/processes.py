@@ -1,7 +1,7 @@
 """The processes of a run: started by their ordinary commands, and started again when a fault killed them.
 
-``tend`` is what a supervisor does. A process that ends without a fault's doing is started again too, so that the run
-goes on, and goes into the history as a death, which the judge counts against the system.
+``tend`` does the work of a supervisor. A process that ends without a fault is started again too, so that the run goes
+on. It goes into the history as a death, which the judge counts against the system.
 """
 
 import signal
@@ -23,7 +23,7 @@ LINES = 40
 
 @dataclass
 class ManagedProcess:
-    """One process: what it is started with, and its present life."""
+    """One process: its command and environment, and its present life."""
 
     name: str
     argv: Sequence[str]
@@ -49,7 +49,7 @@ class ManagedProcess:
 
 
 class Processes:
-    """All actors by name. To be used from the main thread, whose end ends them."""
+    """All actors by name. Use it from the main thread: the end of that thread ends them."""
 
     def __init__(self, *, note: Callable[[Died], None]) -> None:
         self.actors: dict[str, ManagedProcess] = {}
@@ -63,7 +63,7 @@ class Processes:
         return [actor for name, actor in self.actors.items() if name.startswith(prefix)]
 
     def started(self) -> list[ManagedProcess]:
-        """Those of the stage's Carillon."""
+        """The processes of the stage's Carillon."""
         return [actor for prefix in ("web", "beat", "worker", "pull") for actor in self.named(prefix)]
 
     def by_pid(self, pid: int) -> ManagedProcess | None:
@@ -84,7 +84,7 @@ class Processes:
         signalled(actor.family()[:1], signal.SIGTERM)
 
     def tend(self) -> None:
-        """Start again what has ended."""
+        """Start the processes again that have ended."""
         for actor in self.actors.values():
             if actor.process is None or actor.process.poll() is None:
                 continue
@@ -103,7 +103,7 @@ class Processes:
                 actor.start()
 
     def stop(self) -> None:
-        """SIGTERM to all, SIGKILL to what is left."""
+        """SIGTERM to all, SIGKILL to those that are left."""
         families = [process for actor in self.actors.values() for process in actor.family()]
         for actor in self.actors.values():
             signalled(actor.family()[:1], signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""A TCP proxy for one link, from one process to one server: what passes is passed on late, held back, or cut off.
+"""A TCP proxy for one link, from one process to one server: traffic is passed on late, held back, or cut off.
 
 A black hole holds bytes back and loses none, as TCP would: after the heal they arrive, unless the link was also reset.
 All proxies of a run share one event loop in a thread of its own.
@@ -17,7 +17,7 @@ from typing import Any
 
 from chaos.stage.outside import hasten
 
-#: Held up of one direction of a connection at most.
+#: The most chunks held up in one direction of a connection.
 CHUNKS = 64
 DYING_SECONDS = 3.0
 #: Opens a connection to the server, by a protocol.
@@ -26,7 +26,7 @@ Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[None]]
 
 @dataclass
 class Weather:
-    """What a link does to its traffic. Seconds; ``up`` is from the process to the server.
+    """The effect of a link on its traffic. Times in seconds; ``up`` is from the process to the server.
 
     ``dying``: this share of its connections, present and future, is reset within ``DYING_SECONDS``.
     """
@@ -80,7 +80,7 @@ class Proxy:
             connection.reset()
 
     async def begin(self, connection: "_Connection") -> None:
-        """Connect to the server for a client that has come."""
+        """Connect to the server for a client that has connected."""
         try:
             await self._connect(lambda: connection.server)
         except OSError:
@@ -92,7 +92,7 @@ class Proxy:
         self._doom_some(connection)
 
     def forget(self, connection: "_Connection") -> None:
-        """It has ended."""
+        """Note that the connection has ended."""
         self._connections.discard(connection)
 
     def _doom_some(self, connection: "_Connection") -> None:
@@ -120,7 +120,7 @@ class _Connection:
                 _reset(end.transport)
 
     def close(self) -> None:
-        """What was passed on is still sent."""
+        """Close both ends; bytes that were passed on are still sent."""
         self.link.forget(self)
         for end in (self.client, self.server):
             end.drop()
@@ -131,10 +131,11 @@ class _Connection:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection: passes on to the other what it reads. ``up``: the client's end.
+    """One end of a connection: passes on to the other end the bytes that it reads. ``up``: the client's end.
 
-    A delay holds up each chunk for as long, and none the longer for others. What need not wait is passed on at once,
-    without a task: with two a direction, links took twice as much of the processors that the cluster under test needs.
+    A delay holds up each chunk for that long, and not longer because of other chunks. A chunk that need not wait is
+    passed on at once, without a task: with two tasks a direction, links took twice as much of the processors that the
+    cluster under test needs.
     """
 
     other: "_End"
@@ -142,7 +143,7 @@ class _End(asyncio.Protocol):
     def __init__(self, connection: _Connection, *, up: bool) -> None:
         self.transport: asyncio.Transport | None = None
         self._connection, self._up = connection, up
-        #: When each chunk is to be passed on; an empty one is the end.
+        #: When each chunk must be passed on; an empty one is the end.
         self._on_the_way: deque[tuple[float, bytes]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
@@ -152,19 +153,18 @@ class _End(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         if self._up:
-            transport.pause_reading()
             self._beginning = asyncio.ensure_future(self._connection.link.begin(self._connection))
         elif self._connection.is_over():
             transport.abort()
         else:
-            self.other.fill(False)
+            self.other.go_on()
 
     def data_received(self, data: bytes) -> None:
         loop, weather = asyncio.get_running_loop(), self._connection.link.weather
         delay = (
             max(0.0, self._connection.link.rng.gauss(weather.delay, weather.jitter)) if weather.delay else 0.0
         )
-        if not delay and not self._on_the_way and not self._in_hole():
+        if not delay and not self._on_the_way and self._may_pass():
             self._pass_on(data)
             return
         self._on_the_way.append((loop.time() + delay, data))
@@ -188,17 +188,17 @@ class _End(asyncio.Protocol):
         self.other.fill(False)
 
     def fill(self, is_full: bool) -> None:
-        """Whether the other end has room for no more."""
+        """Note whether the other end has no more room."""
         self._is_full = is_full
         self._read_or_not()
 
     def go_on(self) -> None:
-        """Pass on what is due."""
+        """Pass on the chunks that are due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        while self._on_the_way and not self._in_hole():
+        while self._on_the_way and self._may_pass():
             due, data = self._on_the_way[0]
             if due > loop.time():
                 self._timer = loop.call_at(due, self.go_on)
@@ -217,12 +217,14 @@ class _End(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
-    def _in_hole(self) -> bool:
+    def _may_pass(self) -> bool:
+        """Whether the other end is connected, and this direction leads into no black hole."""
         weather = self._connection.link.weather
-        return weather.hole_up if self._up else weather.hole_down
+        return self.other.transport is not None and not (weather.hole_up if self._up else weather.hole_down)
 
     def _pass_on(self, data: bytes) -> None:
-        if data and self.other.transport is not None:
+        assert self.other.transport is not None
+        if data:
             self.other.transport.write(data)
         else:
             self._connection.close()
@@ -237,7 +239,7 @@ class _End(asyncio.Protocol):
 
 
 def _reset(transport: asyncio.Transport) -> None:
-    """Close with RST instead of FIN, which is what a lingering of no time means to TCP."""
+    """Close with RST instead of FIN: TCP does so if the linger time is 0."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0 and sock.family == socket.AF_INET:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,7 +1,7 @@
 """The outside witness: an HTTP server in a process of its own that writes down every delivery, then answers it.
 
-``python -m chaos.stage.receiver PORT_FILE LOG``. What it is to do stands in the query: ``target`` and ``seconds`` as in
-``history.JobMade``, ``failures``; of tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``), and
+``python -m chaos.stage.receiver PORT_FILE LOG``. The query says what it must do: ``target`` and ``seconds`` as in
+``history.JobMade``, ``failures``; for tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``), and
 ``by=number``: requests are counted by the run's number, and not by the trigger. A line is on file before a request is
 answered, and one when its client is gone.
 """
@@ -24,12 +24,12 @@ from chaos.history.workflows import OF_RUN
 from chaos.stage.outside import hasten
 
 GIB = 1 << 30
-#: Made once: a witness that is busy with compressing sees others late.
+#: Made once: a witness that is busy with compressing sees other requests late.
 BOMB = gzip.compress(bytes(100 << 20), compresslevel=1)
 
 
 class Receiver:
-    """Answers by what a request's query asks for."""
+    """Answers each request as its query asks."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -59,7 +59,7 @@ class Receiver:
             spared = "only" in query and nth not in query["only"].split(",")
             status = 200 if spared else self._status(query, self._requests[counted])
             if query.get("target") == "dropping" and status != 200 and request.transport:
-                sent = True  # its client is to know that it must try again
+                sent = True  # its client must know that it must try again
                 request.transport.abort()
                 return web.Response(status=status)
             said = {"delivery": number}
@@ -124,7 +124,7 @@ async def misbehave(request: web.Request, mode: str) -> web.StreamResponse:
 async def serve(port_file: Path, log: Path) -> None:
     application = web.Application()
     application.router.add_route("*", "/{job}", Receiver(Journal(log)).receive)
-    # A client that dies ends its delivery there and then.
+    # A client that dies ends its delivery at once.
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()

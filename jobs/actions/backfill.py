@@ -54,8 +54,8 @@ def backfill(
     """Run every firing from ``start`` to ``end``, both included; with ``dry_run`` only say how many there are.
 
     Idempotent: the same stretch under the same version of the job is one backfill, however often it is asked for.
-    A ``start`` before history begins takes ``beyond_retention``, which the audit trail tells of.
-    Belongs into the transaction in which the job was locked. Raises ``InvalidInput`` under ``start`` or ``end`` (not in
+    A ``start`` before history begins needs ``beyond_retention``, which the audit trail records.
+    Call it in the transaction that locked the job. Raises ``InvalidInput`` under ``start`` or ``end`` (not in
     order, in the future, before history begins, nothing to run, more firings than the tenant's ``max_backfill``),
     ``Conflict`` when the job is cancelled or its schedule cannot be computed.
     """
@@ -103,10 +103,10 @@ def cancel_backfill(*, tenant: Tenant, job_id: UUID | str, backfill_id: UUID | s
 
 
 def cancel_of(job: Job, backfill_id: UUID | str) -> CatchUp:
-    """Make nothing more of a backfill; what it has made already runs. One that is finished stays as it is.
+    """Make no more triggers of a backfill; those it has made already run. A finished backfill stays as it is.
 
-    The same stretch may be asked for again: what has its trigger then is left alone. Opens a transaction. Raises
-    ``NotFound``.
+    The same stretch may be asked for again: firings that have a trigger then are left alone. Opens a transaction.
+    Raises ``NotFound``.
     """
     wanted = parse_id(backfill_id, "backfill")
     with db.atomic():
@@ -147,7 +147,7 @@ def _check_stretch(start: datetime, end: datetime, *, now: datetime) -> None:
     elif start >= end:
         errors["end"] = "Must be later than start."
     if end > now:
-        errors["end"] = f"Lies in the future (now is {instant_text(now)}); a backfill runs what is past."
+        errors["end"] = f"Lies in the future (now is {instant_text(now)}); a backfill runs only past firings."
     if errors:
         raise InvalidInput(errors)
 
@@ -157,14 +157,15 @@ def _retention() -> timedelta:
 
 
 def _is_forgotten(job: Job, start: datetime, *, now: datetime) -> bool:
-    """Whether triggers of the job from ``start`` on may have been purged. Of a job that is younger none has been."""
+    """Whether triggers of the job from ``start`` on may have been purged. A younger job has lost none."""
     return max(start, job.created_at) < now - _retention()
 
 
 def _forgotten_text(now: datetime) -> str:
     return (
-        f"Lies before {instant_text(now - _retention())}, where the history of {_retention().days} days begins: what "
-        "ran before then has no record and would run again. Start later, or set beyond_retention to true."
+        f"Lies before {instant_text(now - _retention())}, where the history of {_retention().days} days "
+        "begins: firings before then have no record and would run again. Start later, or set "
+        "beyond_retention to true."
     )
 
 
@@ -175,7 +176,7 @@ def _extent(job: Job, start: datetime, end: datetime, *, most: int) -> Extent:
         for chunk in _chunks(each_fire_time(schedule_of(job), after=start - TICK, until=end)):
             count += len(chunk)
             if count > most:
-                raise InvalidInput({"end": f"From start to end are {MAX_BACKFILL.excess(most)}."})
+                raise InvalidInput({"end": f"From start to end there are {MAX_BACKFILL.excess(most)}."})
             [found] = ledger.recorded([(job.id, chunk[0], chunk[-1])], limit=2 * _CHUNK)
             existing += len(set(chunk).intersection(found))
     except ScheduleError as error:

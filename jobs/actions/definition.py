@@ -1,7 +1,7 @@
 """A job's definition: the API's JSON shape (DESIGN §10) to the columns of ``Job``, and back.
 
-Every entry point (API, admin, commands) hands its input to ``parse``, so the same is accepted and refused everywhere,
-with the same words. Nothing is written here; everything wrong is told at once.
+Every entry point (API, admin, commands) hands its input to ``parse``, so all of them accept and refuse the same input,
+with the same words. Nothing is written here. All faults are told at once.
 """
 
 from collections.abc import Mapping
@@ -45,14 +45,14 @@ def parse(
     whole: bool = False,
     kinds: Kinds | None = None,
 ) -> dict[str, Any]:
-    """Check ``definition`` and return the values of the job's columns, a dict ready for ``Job(**columns)``: what can be
-    written and, of a new job, ``next_fire_at``.
+    """Check ``definition`` and return the values of the job's columns, a dict ready for ``Job(**columns)``: the columns
+    that can be written and, for a new job, ``next_fire_at``.
 
     With a ``base``, the job being edited, ``definition`` is a JSON merge patch (RFC 7396) over its representation:
-    what is left out stays, null goes back to the default. A new schedule type or kind of back-off drops what only the
-    old one had. ``whole=True`` takes ``definition`` for everything there is instead (a form). ``now`` is the
-    database's clock; ``kinds`` is shared by those that parse many. ``name`` comes out empty where it was left out and
-    may be.
+    a field that is left out stays, null goes back to the default. A new schedule type or kind of back-off drops the
+    fields that only the old one had. ``whole=True`` takes ``definition`` as the whole definition instead (a form).
+    ``now`` is the database's clock. Callers that parse many definitions share ``kinds``. ``name`` comes out empty if it
+    was left out and may be.
 
     Raises ``InvalidInput`` with every faulty field by its path: ``schedule.cron``, ``payload.url``,
     ``retry_policy.max_attempts``.
@@ -67,7 +67,7 @@ def parse(
     errors = Complaints()
     nameless = base is None and _type_of(document.get("schedule")) in ONE_TIME
     read = errors.collect(lambda: Definition.read(document, nameless=nameless))
-    # Of a definition that is refused, too, the caller learns whether its type and its payload would do.
+    # Even if the definition is refused, the caller learns whether its type and its payload would do.
     columns = _type_and_payload(errors, document, read, tenant, base, kinds or Kinds(tenant), checked=checked)
     if read is not None:
         columns = {**read.columns(), **columns}
@@ -80,19 +80,19 @@ def parse(
 
 
 def read_patch(changes: object, *, tenant: Tenant) -> dict[str, Any]:
-    """``changes`` if it is a merge patch that many jobs may take, whichever; raises ``InvalidInput`` otherwise.
+    """``changes`` if it is a merge patch that any jobs may take; raises ``InvalidInput`` otherwise.
 
-    Refused are what no job could take: an unknown field, one that nobody can write, a value that is none of its field;
-    and a name, which only one job can have.
+    It refuses a change that no job could take: an unknown field, a field that cannot be written, a value that the field
+    cannot have. It also refuses a name, which only one job can have.
     """
     if not isinstance(changes, dict) or not changes:
-        raise InvalidInput({"": "Must be an object that names what to change."})
+        raise InvalidInput({"": "Must be an object with the fields to change."})
     rest = {name: value for name, value in changes.items() if name != "payload"}
     size = _check_payload(changes.get("payload"), tenant)
     check_json(rest, field="", max_bytes=max(0, tenant.max_payload_bytes - size) + _REST_BYTES)
     if strange := unknown(changes, known=ChangesOfMany.model_fields, hints=ChangesOfMany.hints):
         raise InvalidInput(strange)
-    # A null takes away or goes back to a default, whatever the field.
+    # In every field, a null takes the value away or goes back to a default.
     given = {name: _without_nulls(value) for name, value in rest.items() if value is not None}
     payload = {"payload": changes["payload"]} if changes.get("payload") is not None else {}
     ChangesOfMany.read(given | payload)
@@ -107,8 +107,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def own_columns(definition: Mapping[str, Any], *, tenant: Tenant, kinds: Kinds) -> dict[str, Any]:
-    """The columns of what jobs mostly have of their own, name and payload, where all else is that of a job that was
-    parsed. Raises ``InvalidInput``, also for a definition without a name: then ``parse`` says what is wrong."""
+    """The columns of name and payload, in which jobs mostly differ; all other columns are those of a parsed job.
+    Raises ``InvalidInput``, also for a definition without a name: then ``parse`` says what is wrong."""
     payload = {} if definition.get("payload") is None else definition["payload"]
     _check_payload(payload, tenant)
     kind = kinds(definition["job_type"])
@@ -137,7 +137,7 @@ def representation(job: Job) -> dict[str, Any]:
 
 
 def written(job: Job) -> dict[str, Any]:
-    """What of a job can be written, as it would be written."""
+    """The fields of a job that can be written, as they would be written."""
     return {
         "name": job.name,
         "labels": job.labels,
@@ -192,12 +192,12 @@ def _merge_patch(target: object, patch: object) -> Any:
 
 
 def _type_of(schedule: object) -> object:
-    """The type a schedule claims, sound or not: a name is optional even while other fields are wrong."""
+    """The type a schedule claims, valid or not: a name is optional even while other fields are wrong."""
     return schedule.get("type") if isinstance(schedule, dict) else None
 
 
 def _check_schedule(given: ScheduleShape, now: datetime, base: Job | None) -> datetime | None:
-    """The first firing; None of a schedule that the job has already."""
+    """The first firing; None for a schedule that the job has already."""
     schedule = given.at(base.created_at if base else now)
     if base is not None and schedule == schedule_of(base):
         return None
@@ -241,7 +241,7 @@ def _type_and_payload(
 
 
 def _check_timeout(errors: Complaints, kind: types.Kind, timeout: timedelta, base: Job | None) -> None:
-    """Refuse a time-out above the type's ceiling. One that is there is left alone: workers go by the ceiling."""
+    """Refuse a time-out above the type's ceiling. A stored time-out is left alone: workers go by the ceiling."""
     kept = base is not None and (base.job_type, base.timeout) == (kind.job_type, timeout)
     if kind.max_timeout and timeout > kind.max_timeout and not kept:
         most = seconds(kind.max_timeout)
@@ -249,7 +249,7 @@ def _check_timeout(errors: Complaints, kind: types.Kind, timeout: timedelta, bas
 
 
 def check_payload(payload: Any, *, job_type: str, tenant: Tenant) -> None:
-    """Refuse what a job of that type could not have as its payload: raises ``InvalidInput`` under ``payload``."""
+    """Refuse a payload that a job of that type could not have: raises ``InvalidInput`` under ``payload``."""
     _check_payload(payload, tenant)
     _check_of_kind(types.kind_of(job_type, tenant=tenant), payload, tenant)
 
@@ -260,16 +260,17 @@ def _check_payload(payload: Any, tenant: Tenant, base: Job | None = None) -> int
     try:
         return check_json(payload, field="payload", max_bytes=most, quota="max_payload_bytes")
     except InvalidInput:
-        # A quota that was lowered leaves alone what is there.
+        # A lowered quota leaves a stored payload alone.
         if base is None or payload != base.payload:
             raise
         return most
 
 
 def _check_of_kind(kind: types.Kind, payload: Any, tenant: Tenant | None) -> None:
-    """Refuse what its type does not accept, and fields that refer to what ``tenant`` does not have: secrets, queues.
+    """Refuse a payload that its type does not accept, or that refers to secrets or queues ``tenant`` does not have.
 
-    Without a tenant neither is looked for: one that was deleted or withdrawn leaves alone what refers to it.
+    Without a tenant neither is looked for: a payload may go on referring to a secret or queue that was deleted or
+    withdrawn.
     """
     kind.check(payload)
     if tenant is None:

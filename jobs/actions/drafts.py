@@ -1,4 +1,4 @@
-"""Jobs that are not written yet: what a definition asks for, checked."""
+"""Jobs that are not written yet: each is the job that a definition asks for, checked."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +15,7 @@ from jobs.models import Job
 from jobs.models.fields import new_id
 from tenants.models import Tenant
 
-#: A definition with more text beside its payload is not remembered. All that fit are within every limit of bytes.
+#: A definition with more text beside its payload is not remembered. Those that fit are within every limit of bytes.
 _MAX_REMEMBERED = 10_000
 
 
@@ -44,7 +44,7 @@ class Drafts:
         rest = self._rest(definition)
         like = self._drafted.get(rest)
         if like is not None and isinstance(definition, dict):
-            # What is wrong with it is told by whoever reads the whole of it.
+            # ``draft_job``, which reads the whole of it, tells its faults.
             with suppress(InvalidInput):
                 return self._alike(like, definition)
         job = draft_job(tenant=self._tenant, definition=definition, now=self._now, kinds=self._kinds)
@@ -65,8 +65,8 @@ class Drafts:
 
 
 def _twin(like: Job, **columns: Any) -> Job:
-    """A job that is not written yet as ``like`` is, but for some ``columns``. To copy a model costs as much as all else
-    that becomes of a definition in a bulk.
+    """A job that is not written yet, the same as ``like`` except for some ``columns``. To copy a model would cost as
+    much as everything else that is done for a definition in a bulk.
     """
     twin, state = Job.__new__(Job), ModelState()
     state.fields_cache = dict(like._state.fields_cache)

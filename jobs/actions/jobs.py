@@ -1,12 +1,13 @@
-"""What people do to jobs: create, edit, pause, resume, cancel, delete, run now (DESIGN §9 "Edits").
+"""Actions on jobs: create, edit, pause, resume, cancel, delete, run now (DESIGN §9 "Edits").
 
-The API, the admin and the commands write through these functions alone. Each runs in one transaction; those that
+The API, the admin and the commands write through these functions alone. Each runs in one transaction. Functions that
 change whether something may start lock the tenant first, which keeps dispatch away, and then the job, which keeps the
-materializer away: whatever was acknowledged holds for every firing after it (DESIGN §2.8). Times come from the
+materializer away. So an acknowledged change holds for every firing after it (DESIGN §2.8). Times come from the
 database's clock.
 
-A job that is not the tenant's, is deleted, or whose id is no UUID raises ``NotFound``. Every function may be repeated;
-pausing what is paused, resuming what is active and cancelling what is cancelled change nothing.
+A job that is not the tenant's, is deleted, or whose id is no UUID raises ``NotFound``. Edits and changes of state may
+be repeated: to pause a paused job, resume an active one or cancel a cancelled one changes nothing. ``create_job``
+refuses a name that is taken, and each ``run_job_now`` makes another trigger.
 """
 
 from collections.abc import Sequence
@@ -38,9 +39,9 @@ from tenants.quotas import MAX_JOBS
 
 #: With more room than this no lock is needed: too few jobs can be created between check and commit to exceed the quota.
 _QUOTA_MARGIN = 5000
-#: More than two mean that others create and delete a job of this name all the while.
+#: More than two tries mean that other calls create and delete a job of this name all the while.
 _TRIES = 5
-#: The label by which test sends are told from jobs that somebody needs.
+#: The label that tells test sends from jobs that are needed.
 TEST_SEND = ("carillon", "test-send")
 
 
@@ -58,7 +59,7 @@ def create_job(*, tenant: Tenant, definition: object) -> Job:
     now, used, declared = job_store.before_creation(tenant_id=tenant.id, job_type=job_type)
     kinds = Kinds(tenant, undeclared=() if declared else (job_type,))
     job = draft_job(tenant=tenant, definition=definition, now=now, kinds=kinds)
-    # Where nothing is to be held against others, the one statement that writes the job is all.
+    # If no lock against other calls is needed, the one statement that writes the job needs no transaction around it.
     near = used + 1 + _QUOTA_MARGIN > tenant.max_jobs
     with db.atomic() if near or is_pull(job.job_type) else nullcontext():
         if near and not room_for(tenant, 1):
@@ -81,10 +82,10 @@ def update_job(
 ) -> Job:
     """Edit a job: ``changes`` is a JSON merge patch over its representation, or with ``whole`` its full definition.
 
-    Makes a new version: firings ahead are withdrawn and materialized anew, what is due already runs under the new
-    version, what runs finishes under the old. A change of name, labels and notices alone leaves every firing where it
-    is; no change leaves the version. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is cancelled or
-    completed), ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
+    Makes a new version: firings ahead are withdrawn and materialized again, triggers that are due already run under the
+    new version, running attempts finish under the old. A change of name, labels and notices alone leaves every firing
+    where it is. If nothing changes, the version stays. Raises ``InvalidInput``, ``Conflict`` (name taken; the job is
+    cancelled or completed), ``EditedMeanwhile`` (``expected_version`` is not the present one), ``NotFound``.
     """
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
@@ -103,28 +104,29 @@ def put_job(
 ) -> tuple[Job, bool]:
     """Bring the living job of that ``name`` to ``definition``, the whole of it; returns it and whether it was created.
 
-    What is left out of ``definition`` goes back to its default. A definition the job has already changes nothing, and
-    makes no version; so the call may be repeated, and made by several at once. ``exists`` says what must be there
-    before (None: either); raises ``EditedMeanwhile`` when it is otherwise, and what creating or editing raises.
+    A field that ``definition`` leaves out goes back to its default. A definition that the job has already changes
+    nothing, and makes no version; so the call may be repeated, and made by several at once. ``exists`` says whether the
+    job must exist before (None: either). Raises ``EditedMeanwhile`` when it is otherwise, and the errors of creating or
+    editing.
     """
     check_text(name, field="name", max_length=200)
     if isinstance(definition, dict):
         if definition.get("name") not in (None, name):
-            raise InvalidInput({"name": "Is another than the path names; leave it out."})
+            raise InvalidInput({"name": "Differs from the name in the path; leave it out."})
         definition = {**definition, "name": name}
     for _ in range(_TRIES):
         if not Job.objects.filter(tenant=tenant, deleted_at=None, name=name).exists():
             if exists:
-                raise EditedMeanwhile("There is no job of this name.")
+                raise EditedMeanwhile("There is no job with this name.")
             try:
                 return create_job(tenant=tenant, definition=definition), True
             except Conflict as error:
                 if error.field != "name":
                     raise
         if exists is False:
-            raise EditedMeanwhile("A job of this name exists.")
+            raise EditedMeanwhile("A job with this name exists.")
         with db.atomic():
-            # Under this lock nobody renames or deletes a job of the tenant.
+            # Under this lock no other call renames or deletes a job of the tenant.
             lifecycle.lock_tenant(tenant.id)
             found = Job.objects.filter(tenant=tenant, deleted_at=None, name=name).first()
             if found is not None:
@@ -147,7 +149,7 @@ def pause_job(
     reason: str = "",
     until: datetime | None = None,
 ) -> Job:
-    """Start nothing more of this job until it is resumed, which happens by itself at ``until``; what runs finishes.
+    """Start nothing more of this job until it is resumed, by a beat at ``until``; running attempts finish.
 
     A job that is paused already takes on ``reason`` and ``until``, if either is given. Raises ``InvalidInput`` under
     ``reason``, or ``until`` when that is past, ``Conflict``, ``NotFound``.
@@ -166,7 +168,7 @@ def check_until(until: datetime | None) -> None:
 
 
 def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
-    """Let a paused job go on from now: what fell due meanwhile is ``skipped: paused``.
+    """Let a paused job go on from now: firings that fell due meanwhile are ``skipped: paused``.
 
     Raises ``Conflict`` when it is cancelled or completed, or its schedule can no longer be computed; ``NotFound``.
     """
@@ -176,7 +178,7 @@ def resume_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | No
 
 
 def cancel_job(*, tenant: Tenant, job_id: UUID | str, expected_version: int | None = None) -> Job:
-    """End a job for good: what waits is cancelled, what runs is asked to stop. Raises ``NotFound``."""
+    """End a job for good: waiting triggers are cancelled, running ones are asked to stop. Raises ``NotFound``."""
     with db.atomic():
         job = lock_job(tenant, job_id, expected_version)
         return _unless_refused(job, statuses.cancel([job]))
@@ -198,12 +200,12 @@ def run_job_now(
     """Make a trigger that is due now, beside the schedule, with its own idempotency key.
 
     A ``payload`` takes the place of the job's, for this trigger alone. ``ignore_overlap``: it starts though others of
-    its job run, whatever the job's overlap policy. Not idempotent: every call is another firing.
+    its job run, under every overlap policy of the job. Not idempotent: every call is another firing.
     Raises ``InvalidInput`` under ``payload``, ``Conflict`` when the job is paused or cancelled, ``NotFound``.
     """
     with db.atomic():
-        # Locks nothing, so that a flood of these neither waits for dispatch nor keeps it from the tenant. A pause or
-        # cancel that overtakes it is heeded by dispatch.
+        # Locks nothing, so that a flood of these neither waits for dispatch nor keeps it from the tenant. Dispatch
+        # heeds a pause or cancel that overtakes it.
         job = find_job(tenant=tenant, job_id=job_id)
         if job.status in (JobStatus.PAUSED, JobStatus.CANCELLED):
             raise Conflict(f"The job is {job.status} and cannot be run.")
@@ -272,7 +274,7 @@ def set_status(
 ) -> Job:
     """Bring a job to ``status``: ``active`` resumes, ``paused`` pauses, ``cancelled`` cancels.
 
-    Raises ``InvalidInput`` under ``status``, and whatever the action does.
+    Raises ``InvalidInput`` under ``status``, and the errors of the action.
     """
     actions = {"active": resume_job, "paused": pause_job, "cancelled": cancel_job}
     if not isinstance(status, str) or status not in actions:
@@ -293,7 +295,7 @@ def find_job_by_name(*, tenant: Tenant, name: str) -> Job:
     try:
         check_text(name, field="name", max_length=200)
     except InvalidInput:
-        # No job can be named so.
+        # No job can have that name.
         raise NotFound("There is no such job.") from None
     job = Job.objects.filter(tenant=tenant, deleted_at=None, name=name).first()
     if job is None:
@@ -302,7 +304,7 @@ def find_job_by_name(*, tenant: Tenant, name: str) -> Job:
 
 
 def parse_id(given: UUID | str, noun: str) -> UUID:
-    """``given`` as a UUID; what is none cannot be found: raises ``NotFound``."""
+    """``given`` as a UUID. Raises ``NotFound`` if it is none, because no object can have it as its id."""
     try:
         return given if isinstance(given, UUID) else UUID(given)
     except (ValueError, AttributeError, TypeError):
@@ -326,8 +328,8 @@ def lock_job(tenant: Tenant, job_id: UUID | str, expected_version: int | None = 
 
 
 def lock_jobs(tenant: Tenant, job_ids: Sequence[UUID], *, whole: bool = False) -> list[Job]:
-    """Those of ``job_ids`` that are living jobs of the tenant, by id, locked as by ``lock_job``; unless ``whole``
-    without payloads."""
+    """Those of ``job_ids`` that are living jobs of the tenant, by id, locked as by ``lock_job``; without
+    payload, labels and notify unless ``whole``."""
     lifecycle.lock_tenant(tenant.id)
     living = Job.objects.filter(tenant=tenant, deleted_at=None, id__in=job_ids).order_by("id")
     read = living if whole else living.defer("payload", "labels", "notify")
@@ -341,7 +343,7 @@ def _unless_refused(job: Job, refusals: statuses.Refusals) -> Job:
 
 
 def room_for(tenant: Tenant, wanted: int) -> int:
-    """How many of ``wanted`` jobs the quota lets in. Where it is near, others who create wait for our commit."""
+    """How many of ``wanted`` jobs the quota lets in. If it is near, other calls that create wait for our commit."""
     used = job_store.living(tenant.id)
     if used + wanted + _QUOTA_MARGIN > tenant.max_jobs:
         lifecycle.lock_tenant(tenant.id)
@@ -350,5 +352,5 @@ def room_for(tenant: Tenant, wanted: int) -> int:
 
 
 def over_quota(tenant: Tenant) -> QuotaExceeded:
-    """The refusal of a job more than there may be."""
+    """The refusal of a job beyond the quota."""
     return QuotaExceeded(MAX_JOBS.name, limit=tenant.max_jobs, used=job_store.living(tenant.id))

@@ -1,7 +1,7 @@
-"""Levers of operators over all tenants: stop dispatch, pause a job type, cap what is in flight of it (DESIGN §8).
+"""Levers of operators over all tenants: stop dispatch, pause a job type, cap its triggers in flight (DESIGN §8).
 
-The API, the admin and the commands write through these functions alone. Each may be repeated: it says what is to hold,
-and where that holds already nothing changes.
+The API, the admin and the commands write through these functions alone. Each may be repeated: it says what must hold,
+and changes nothing if that holds already.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ from jobs.wakeups import wake_beats
 
 
 def installation() -> Installation:
-    """As it is now."""
+    """The installation as it is now."""
     return Installation.objects.filter(id=1).first() or Installation()
 
 
 def change_installation(*, changes: object) -> Installation:
-    """Stop dispatch for all tenants, or let it go on, as JSON says; returns what holds then.
+    """Stop dispatch for all tenants, or let it go on, as JSON says; returns the installation as it is then.
 
-    While it is stopped nothing is dispatched and nothing queued starts; attempts that run go on, and so does
-    materializing: what is missed follows its job's misfire policy. Raises ``InvalidInput``.
+    While it is stopped, nothing is dispatched and no queued trigger starts. Attempts that run go on, and so does
+    materializing: missed firings follow their job's misfire policy. Raises ``InvalidInput``.
     """
     wanted = InstallationChanges.read(changes)
     if wanted.stops:
@@ -49,12 +49,12 @@ def find_type(name: str) -> Any:
 
 
 def rows_of(name: str) -> list[Any]:
-    """The levers of one job type, be it known or not."""
+    """The levers of one job type, known or not."""
     return levers.types([name])
 
 
 def change_type(*, name: str, changes: object) -> Any:
-    """Pause or resume a job type for all tenants, or cap what is in flight of it, as JSON says.
+    """Pause or resume a job type for all tenants, or cap its triggers in flight, as JSON says.
 
     Returns its levers then. No dispatch of a paused type follows the return; attempts that run go on. Raises
     ``InvalidInput``, ``NotFound``.
@@ -74,7 +74,7 @@ def change_type(*, name: str, changes: object) -> Any:
 
 
 def installation_representation(present: Installation) -> dict[str, Any]:
-    """As the API shows it, JSON types only."""
+    """The installation as the API shows it, JSON types only."""
     return InstallationShape.of(present, dispatch="stopped" if present.stopped_at else "running")
 
 

@@ -1,4 +1,4 @@
-"""Who is told of what: ``notify`` of a job, of a workflow, and of a tenant for all of these that have none."""
+"""Notices: ``notify`` of a job, of a workflow, and of a tenant for all its jobs and workflows that have none."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from jobs.models import Job, Workflow
 from jobs.shapes.notify import TenantNotify
 from tenants.models import Tenant
 
-#: What triggers become events of only where somebody asks for it.
+#: Outcomes of triggers that become events only on request.
 _WATCHED = frozenset({"succeeded", "failed"})
 
 
@@ -17,7 +17,7 @@ def check_secrets_of(
 ) -> None:
     """Refuse a ``notify`` whose URL refers to secrets that ``tenant`` does not have. Raises ``InvalidInput``.
 
-    What ``base`` has already is left alone: a secret may have been deleted since.
+    A ``notify`` that ``base`` has already is left alone: a secret may have been deleted since.
     """
     webhook = registry.get("webhook")
     assert webhook.secrets is not None
@@ -28,12 +28,12 @@ def check_secrets_of(
 
 
 def is_watched(notify: dict[str, Any] | None) -> bool:
-    """Whether it asks for what only becomes an event when somebody asks."""
+    """Whether it asks for outcomes that become events only on request."""
     return notify is not None and not _WATCHED.isdisjoint(notify["on"])
 
 
 def set_tenant_notify(*, tenant: Tenant, notify: object) -> dict[str, Any] | None:
-    """Tell of all the tenant's jobs and workflows that have no ``notify`` of their own; None: of none.
+    """Send notices of all the tenant's jobs and workflows that have no ``notify`` of their own; None: of none.
 
     May be repeated. Returns what is stored. Raises ``InvalidInput``.
     """

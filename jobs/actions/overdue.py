@@ -1,10 +1,10 @@
 """Put on record what a job owes, before it is changed: no instant may vanish because its schedule or status moves on.
 
 Usually the beat has materialized everything that is due and there is nothing to do. After an outage, and after a pause
-longer than the look-ahead, the instants from ``next_fire_at`` on have no record yet. What is on time still, or little,
-becomes triggers; whatever else there is, be it a year of seconds, is handed to the leader as catch-up: no action takes
-long. Call this inside the transaction that holds the job's lock, before the job is changed; ``ScheduleError`` comes out
-before anything was written.
+longer than the look-ahead, the instants from ``next_fire_at`` on have no record yet. Instants that are still on time,
+or that are few, become triggers. All others, even a year of seconds, are handed to the leader as catch-up, so no action
+takes long. Call this inside the transaction that holds the job's lock, before the job is changed; ``ScheduleError`` is
+raised before anything is written.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ MAX_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """What a job owes: stretches to catch up with, the first of which absorbs what waits of it, and firings."""
+    """The debt of a job: stretches to catch up with, the first of which absorbs its waiting triggers, and firings."""
 
     absorbing: Sequence[Past] = ()
     stretches: Sequence[Past] = ()
@@ -35,7 +35,7 @@ class Debt:
 
 
 def record(debts: Sequence[Debt]) -> None:
-    """Put on record what jobs owe, by three statements at most; the caller moves their ``next_fire_at`` on."""
+    """Put the debts of jobs on record, by three statements at most; the caller moves their ``next_fire_at`` on."""
     stretches = [past for debt in debts for past in debt.stretches]
     walk.begin([*walk.absorb([past for debt in debts for past in debt.absorbing]), *stretches])
     jobs_store.materialize([firing for debt in debts for firing in debt.firings])
@@ -44,18 +44,20 @@ def record(debts: Sequence[Debt]) -> None:
 def owed(*, job: Job, now: datetime, paused_at: datetime | None = None, ending: bool = False) -> Debt:
     """The instants up to ``now`` that no beat has materialized. Writes nothing.
 
-    An active job's are split as the leader does: what was missed is caught up with by the job's policy as it is before
-    the change, what is within its grace becomes triggers, which go the way of all that are due. With ``ending`` what
-    was missed is skipped for ``misfire``. Of a job that is paused since ``paused_at``, what fell due before goes the
-    same way; what fell due since becomes triggers, for the caller to skip, or if there are more than ``MAX_ROWS`` is
-    skipped for ``paused``; what jitter makes due later becomes triggers. Raises ``ScheduleError``.
+    An active job's instants are split as the leader does. Missed instants are caught up with by the job's policy as it
+    is before the change. Instants within its grace become triggers, which go the way of all that are due. With
+    ``ending``, missed instants are skipped for ``misfire``.
+
+    If the job is paused since ``paused_at``, instants that fell due before go the same way. Instants that fell due
+    since become triggers, for the caller to skip; if there are more than ``MAX_ROWS``, they are skipped for ``paused``.
+    Instants that jitter makes due later become triggers. Raises ``ScheduleError``.
     """
     if job.next_fire_at is None or job.next_fire_at > now:
         return Debt()
     if paused_at is None:
         return _owed_by_active(job, job.next_fire_at, now, ending=ending)
     jitter = jitter_offset(job.id.int, job.jitter)
-    # Of the instants, not of when they fall due.
+    # Begin and end of the pause by instants, not by when these fall due.
     begun, over = min(paused_at - jitter, now), now - jitter
     before = _owed_by_active(job, job.next_fire_at, begun - TICK, ending=ending)
     during = _owed_by_paused(job, max(job.next_fire_at, begun), over)
@@ -86,7 +88,7 @@ def _owed_by_paused(job: Job, since: datetime, until: datetime) -> Debt:
 
 
 def _soon(job: Job, since: datetime, until: datetime, reason: str = "") -> Debt:
-    """Those that run as soon as they are due; what is more than an action may take, as soon as possible."""
+    """Instants that run as soon as they are due; those beyond the limit of an action run as soon as possible."""
     instants, following = _first_instants(job, since, until)
     stretches = [replace(_stretch(job, following, until), reason=reason)] if following else []
     return Debt(stretches=stretches, firings=_firings(job, instants))

@@ -1,6 +1,6 @@
-"""What of a job's schedule (``jobs.shapes.schedule``) needs more than itself: the database's clock, the one before it.
+"""Rules for a job's schedule (``jobs.shapes.schedule``) that need the database's clock, or the schedule before it.
 
-Nothing may be created that never fires.
+No schedule may be created that never fires.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def first_firing(schedule: Schedule, *, now: datetime) -> datetime:
         return first
     present = instant_text(now)
     if schedule.type is ScheduleType.ONCE:
-        raise InvalidInput({"run_at": f"Lies in the past (now is {present}); name a time to come."})
+        raise InvalidInput({"run_at": f"Lies in the past (now is {present}); give a future time."})
     field = "ends_at" if schedule.ends_at is not None else "starts_at"
     raise InvalidInput({field: f"Leaves no firing between now ({present}) and the year 2100; move it."})
 
@@ -42,7 +42,7 @@ def first_instant(schedule: Schedule, *, now: datetime) -> datetime | None:
 
 
 def merged(before: Mapping[str, Any], changes: object) -> object:
-    """``changes`` over ``before`` as in a JSON merge patch; a change of type drops what only the old type has."""
+    """``changes`` over ``before`` as in a JSON merge patch; a change of type drops fields that only the old has."""
     if not isinstance(changes, dict):
         return changes
     if changes.get("type", before["type"]) != before["type"]:

@@ -1,8 +1,8 @@
 """Operators' rules for targets, the hosts that jobs call: rate, concurrency, pause (DESIGN §8).
 
-The API, the admin and the commands write through these functions alone. Each may be repeated: it says what is to hold,
-and where that holds already nothing changes. Beats and workers go by a change within a second; what is paused does not
-start any more once it is committed.
+The API, the admin and the commands write through these functions alone. Each may be repeated: it says what must hold,
+and changes nothing if that holds already. Beats and workers go by a change within a second. Once a pause is committed,
+no trigger for its targets starts any more.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from jobs.store.dispatch import targets
 from jobs.store.trail import present_name
 from jobs.wakeups import wake_beats
 
-#: Each is looked at for each target that is met for the first time.
+#: Each rule is looked at for each target that is met for the first time.
 MAX_RULES = 500
 
 
@@ -30,9 +30,9 @@ def put_target(*, pattern: str, changes: object) -> dict[str, Any]:
 
 
 def change_target(*, pattern: str, changes: object) -> dict[str, Any]:
-    """Change what JSON names of the rule for a pattern, be there one or not; returns it as the API shows it.
+    """Change the fields that JSON names in the rule for a pattern, new or not; returns it as the API shows it.
 
-    A rule that says nothing any more is gone. Raises ``InvalidInput``, ``Conflict`` where there are too many.
+    A rule that says nothing any more is removed. Raises ``InvalidInput``, ``Conflict`` where there are too many.
     """
     return _change(read_pattern(pattern), TargetChanges.read(changes), whole=False)
 
@@ -72,8 +72,8 @@ def _change(pattern: str, wanted: TargetChanges, *, whole: bool) -> dict[str, An
                 targets.remove_rule(pattern)
             else:
                 if pattern not in rows and len(rows) >= MAX_RULES:
-                    raise Conflict(f"There are {MAX_RULES} rules already, as many as there may be.")
-                # An actor of before stays with a pause of before.
+                    raise Conflict(f"There are already {MAX_RULES} rules, which is the limit.")
+                # A pause that stays keeps its actor.
                 keeps = after.paused and after.reason == before.reason
                 by = rows[pattern].paused_by if keeps else present_name() if after.paused else ""
                 targets.put_rule(after, regex=regex_of(pattern), by=by)

@@ -1,8 +1,8 @@
-"""What operators do to tenants and their keys over the API: the rules are ``tenants.actions``' own.
+"""Actions of operators on tenants and their keys over the API: the rules are those of ``tenants.actions``.
 
 No key of the installation can make, see or revoke another: such keys are made and revoked where the installation runs
-(``manage.py create_operator_key``). So one that was stolen can make no copy of itself, nor lock operators out. Keys of
-tenants that it made outlive its revocation; the audit trail names them.
+(``manage.py create_operator_key``). So a stolen key cannot copy itself and cannot lock operators out. Keys of tenants
+that it made outlive its revocation; the audit trail names them.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _PREFIX = re.compile("[a-z0-9]{12}")
 
 
 def find_tenant(slug: str) -> Tenant:
-    """The tenant of that slug. Raises ``NotFound``, also for what can be none."""
+    """The tenant of that slug. Raises ``NotFound``, also for a text that can be no slug."""
     found = Tenant.objects.filter(slug=slug).first() if re.fullmatch(SLUG.regex, slug) else None
     if found is None:
         raise NotFound("There is no such tenant.")
@@ -68,7 +68,7 @@ def create(*, definition: object) -> dict[str, Any]:
             with _refused():
                 tenant = create_tenant(**given)
         except InvalidInput as error:
-            # Another was faster.
+            # Another call was faster.
             if Tenant.objects.filter(slug=given["slug"]).exists():
                 raise Conflict("A tenant with this slug exists.", field="slug") from error
             raise
@@ -97,7 +97,7 @@ def create_key(slug: str, *, definition: object) -> dict[str, Any]:
     """Create a key of a tenant as JSON says; returns it with its text. Raises ``InvalidInput``, ``NotFound``."""
     tenant, wanted = find_tenant(slug), NewKey.read(definition)
     if wanted.expires_at is not None and wanted.expires_at <= database_now():
-        raise InvalidInput({"expires_at": "Must lie ahead."})
+        raise InvalidInput({"expires_at": "Must lie in the future."})
     with _refused():
         key, text = create_api_key(
             tenant=tenant,
@@ -115,17 +115,17 @@ def revoke_key(slug: str, prefix: str) -> None:
 
 
 def representation(tenant: Tenant) -> dict[str, Any]:
-    """As the API shows it, JSON types only."""
+    """The tenant as the API shows it, JSON types only."""
     return InstallationTenant.of(tenant)
 
 
 def key_representation(key: ApiKey) -> dict[str, Any]:
-    """Likewise a key."""
+    """The key as the API shows it, JSON types only."""
     return KeyShape.of(key)
 
 
 def tag_of(tenant: Tenant) -> str:
-    """What an ``If-Match`` names: the same for as long as nothing that operators change is changed."""
+    """The tag that an ``If-Match`` names: it stays the same until a field that operators change is changed."""
     shown = representation(tenant)
     del shown["updated_at"]
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]
@@ -133,7 +133,7 @@ def tag_of(tenant: Tenant) -> str:
 
 @contextmanager
 def _refused() -> Iterator[None]:
-    """``tenants`` knows nothing of this project's errors."""
+    """Translate refusals: ``tenants`` knows nothing of this project's errors."""
     try:
         yield
     except ValidationError as error:

@@ -1,8 +1,8 @@
-"""What people do to triggers: cancel one, replay one, replay or dismiss some or all dead letters (DESIGN §4).
+"""Actions on triggers: cancel one, replay one, replay or dismiss some or all dead letters (DESIGN §4).
 
 The API, the admin and the commands write through these functions alone. Each batch is one transaction under the
-tenant's lock. The audit trail names who did it: a row for one trigger, and one for all that were replayed or dismissed
-at once. Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
+tenant's lock. The audit trail names the actor: in a row for one trigger, and in one row for all that were replayed or
+dismissed at once. Triggers that are not the tenant's are never told apart from missing ones: ``NotFound``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ from jobs.store import db, lifecycle, trail
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
-#: Ids that the audit trail names of many.
+#: The most ids that an entry of the audit trail for many triggers names.
 MAX_NAMED = 20
 _REPLAYED, _DISMISSED = Change.Action.REPLAYED, Change.Action.DISMISSED
 
@@ -56,7 +56,7 @@ def cancel_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
         done = lifecycle.cancel(trigger_id=trigger.id, tenant_id=tenant.id)
         trigger.refresh_from_db()
         if not done and trigger.state != TriggerState.CANCELLED:
-            raise Conflict(f"The trigger has ended already: it is {trigger.state}.")
+            raise Conflict(f"The trigger has already ended: it is {trigger.state}.")
         if done:
             _note(trigger, name, Change.Action.CANCELLED, before)
         if trigger.workflow_run_id is not None:
@@ -86,13 +86,14 @@ def replay_trigger(*, tenant: Tenant, trigger_id: UUID | str) -> Trigger:
             "It is a task of a workflow run: retry the run, which also decides what follows from it."
         )
     gone = "deleted" if trigger.job.deleted_at else JobStatus(trigger.job.status).value
-    raise Conflict(f"Its job is {gone}; what belongs to it is not replayed.")
+    raise Conflict(f"Its job is {gone}; its triggers are not replayed.")
 
 
 def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID]:
     """Replay those of ``trigger_ids`` (at most 1,000) that can be; returns their ids.
 
-    Those unfinished, of a cancelled or deleted job or a workflow run, or not the tenant's, are left out without a word.
+    Triggers that are unfinished, belong to a cancelled or deleted job or a workflow run, or are not the tenant's, are
+    left out without a word.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
@@ -103,14 +104,14 @@ def replay_triggers(*, tenant: Tenant, trigger_ids: Sequence[UUID]) -> list[UUID
 
 
 def dismiss_trigger(*, tenant: Tenant, trigger_id: UUID | str, note: str) -> Trigger:
-    """Take a dead letter out of the list of dead letters, with why. Raises ``Conflict``, ``NotFound``."""
+    """Take a dead letter out of the list of dead letters, with a note. Raises ``Conflict``, ``NotFound``."""
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
         trigger = find_trigger(tenant=tenant, trigger_id=trigger_id)
         if not lifecycle.dismiss(trigger_ids=[trigger.id], tenant_id=tenant.id, note=note):
             if trigger.state != TriggerState.DEAD:
                 raise Conflict(f"Only dead letters are dismissed: the trigger is {trigger.state}.")
-            raise Conflict(f"{trigger.dismissed_by} has dismissed it already.")
+            raise Conflict(f"{trigger.dismissed_by} has already dismissed it.")
         trail.note(
             tenant_id=tenant.id,
             kind=Change.Kind.TRIGGER,
@@ -137,7 +138,7 @@ def dismiss_dead_letters(
 ) -> int:
     """Dismiss every dead letter of ``queryset`` that belongs to ``tenant``; returns how many.
 
-    In batches, and with ``chosen`` on the trail, as ``replay_dead_letters`` replays them.
+    It works in batches, and puts ``chosen`` on the trail, as ``replay_dead_letters`` does.
     """
 
     def dismiss(ids: list[UUID]) -> int:
@@ -156,10 +157,10 @@ def replay_dead_letters(
 ) -> int:
     """Replay every dead trigger of ``queryset`` (all when None) that belongs to ``tenant``; returns how many.
 
-    ``tenant=None`` is the operator's: those of every tenant. ``chosen`` says how they were chosen, for the audit trail,
-    such as ``{"filter": …}``. Works in batches by ascending id, a transaction each, so the tenant is never locked for
-    long and one that dies again meanwhile is not taken twice; what was replayed before a failure stays replayed, and
-    the call may be repeated.
+    ``tenant=None`` is for operators: triggers of every tenant. ``chosen`` says how they were chosen, for the audit
+    trail, such as ``{"filter": …}``. Works in batches by ascending id, a transaction each, so the tenant is never
+    locked for long and a trigger that dies again meanwhile is not taken twice. Triggers that were replayed before a
+    failure stay replayed, and the call may be repeated.
     """
     dead = (Trigger.objects.all() if queryset is None else queryset).filter(DEAD_LETTERS).order_by()
     told = {"filter": {}} if chosen is None else chosen
@@ -187,7 +188,7 @@ def _replay_all(dead: QuerySet[Trigger], tenant: Tenant, told: Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    """What is done to dead letters: ``act`` does it to a batch and says to how many; ``fitting`` are those it suits."""
+    """An action on dead letters: ``act`` does it to a batch and returns to how many; ``fitting`` are those it suits."""
 
     action: Change.Action
     act: Callable[[list[UUID]], int]
@@ -217,7 +218,7 @@ def _facts(trigger: Trigger) -> dict[str, Any]:
 
 
 def _note(trigger: Trigger, name: str, action: str, before: Mapping[str, Any]) -> None:
-    """Put on the trail what was done to one trigger; to ask again what was asked changes nothing."""
+    """Put the changes of one trigger on the trail; to ask for the same again changes nothing."""
     changes = {what: [before[what], now] for what, now in _facts(trigger).items() if before[what] != now}
     if changes:
         trail.note(
@@ -235,7 +236,7 @@ def _named(ids: Sequence[UUID]) -> list[str]:
 
 
 def _note_many(tenant: Tenant, action: Change.Action, count: int, told: Mapping[str, Any]) -> bool:
-    """Put on the trail, as one row, what was done to so many triggers; nothing where there are none."""
+    """Put on the trail, as one row, an action on so many triggers; nothing if there are none."""
     if count:
         trail.note(
             tenant_id=tenant.id,

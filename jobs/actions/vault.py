@@ -1,4 +1,4 @@
-"""Secrets that a definition refers to: whoever writes it learns of one that is not there, or not for its target."""
+"""Secrets that a definition refers to: its author learns of one that does not exist, or is not for its target."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,14 +11,15 @@ from tenants.vault.secrets import hosts_of
 def check_secrets(wanted: Mapping[str, Sequence[str]], *, tenant: Tenant, target: str | None) -> None:
     """Refuse fields that refer to secrets ``tenant`` does not have; ``wanted`` names them by field. One look-up.
 
-    And to those that are not for ``target``, the host that would be sent them; None: it is not known before they run.
+    It also refuses fields that refer to secrets that are not for ``target``, the host that would be sent them; None:
+    the target is not known before they run.
 
     Raises ``InvalidInput`` under each such field.
     """
     named = {name for names in wanted.values() for name in names}
     if len(named) > MAX_NAMES:
         field = next(field for field, names in wanted.items() if names)
-        raise InvalidInput({field: f"At most {MAX_NAMES} secrets, please; these are {len(named)} in all."})
+        raise InvalidInput({field: f"At most {MAX_NAMES} secrets are allowed; these are {len(named)}."})
     hosts = hosts_of(tenant=tenant, names=named)
     errors: dict[str, list[str]] = {}
     for field, names in wanted.items():

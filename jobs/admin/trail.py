@@ -1,7 +1,7 @@
 """The audit trail: who changed what, newest first. Read-only; found by object, tenant, kind, actor, action and time.
 
-Each filter has an index in the order of the list (``models.trail``), but for the values that most rows have: a walk
-from the newest finds those at once. Pages link to what was done to their object (``tenants.console.pages``).
+Each filter has an index in the order of the list (``models.trail``), except for the values that most rows have: a walk
+from the newest finds those at once. Pages link to the changes of their object (``tenants.console.pages``).
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ class ActorKindFilter(ColumnFilter):
 
 
 class TenantFilter(TextFilter):
-    """By slug. A foreign tenant's is unknown, as is one that nobody has."""
+    """By slug. The slug of a foreign tenant is unknown, as is a slug that no tenant has."""
 
     title = "tenant's slug"
     parameter_name = "tenant"
@@ -140,7 +140,7 @@ class ChangeAdmin(ReadOnlyAdmin):
     found_by = ("object_id",)
     fieldsets = (
         (None, {"fields": (("at_", "done"), ("kind_", "object_cell", "object_id"), ("actor_", "tenant"))}),
-        ("What changed", {"fields": ("before_and_after",)}),
+        ("Changes", {"fields": ("before_and_after",)}),
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[UncountedChangeList]:
@@ -190,7 +190,7 @@ class ChangeAdmin(ReadOnlyAdmin):
 
     @admin.display(description="before and after")
     def before_and_after(self, change: Change) -> str:
-        """By column; of what is not kept, that it changed."""
+        """The values by column; of a value that is not kept, only that it changed."""
         shown = {
             column: {"before": values[0], "after": values[1]}
             if values
@@ -208,7 +208,7 @@ def _name_tenants(changes: Iterable[Any]) -> None:
 
 
 def _typed(text: str | None) -> str:
-    """What can be in a column: Postgres takes no NUL."""
+    """The text as it can be in a column: Postgres takes no NUL."""
     return (text or "").strip().replace("\0", "")[:MAX_FILTER_LENGTH]
 
 

@@ -1,4 +1,4 @@
-"""What requests look like, for OpenAPI; a test sends each of them."""
+"""Examples of requests, for OpenAPI; a test sends each of them."""
 
 from typing import Any
 

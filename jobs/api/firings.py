@@ -1,4 +1,4 @@
-"""Firings to come, as the API tells of them: previews, and the notice of a change of clocks on a job."""
+"""Future firings, as the API shows them: previews, and the notice of a change of clocks on a job."""
 
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ def preview(schedule: Schedule, *, after: datetime, count: int) -> dict[str, Any
 def next_firing(job: Job, schedule: Schedule, *, now: datetime) -> str | None:
     """The next firing of an active job with that schedule, whether it has its trigger already or not.
 
-    The job's own ``next_fire_at`` runs ahead by the look-ahead window: what callers ask for is when it fires.
+    The job's own ``next_fire_at`` runs ahead by the look-ahead window, but callers want to know when the job fires.
     """
     if job.status != JobStatus.ACTIVE:
         return None
@@ -45,6 +45,6 @@ def clock_change(job: Job, schedule: Schedule, *, now: datetime) -> dict[str, An
     try:
         notice = next_clock_change_notice(schedule, now=now)
     except ScheduleError:
-        # The beat pauses such a job and says why; until then it has no firing to tell of.
+        # The beat pauses such a job and says why; until then it has no firing to show.
         return None
     return None if notice is None else ClockChange.of(notice)

@@ -1,6 +1,7 @@
 """Pages by cursor: each follows from the last row of the one before, so no page is counted and none is skipped over.
 
-Rows are ordered by a unique, indexed column alone (UUIDv7 ids follow creation). A cursor that was not ours is a 400.
+Rows are ordered by a unique, indexed column alone (UUIDv7 ids follow creation). A cursor that Carillon did not make is
+a 400.
 """
 
 import re
@@ -22,13 +23,13 @@ _MAX_NAME_LENGTH = 200
 _INSTANT = {"type": "string", "format": "date-time"}
 SKIPPED_RANGES = {
     "type": "array",
-    "description": "Runs of skipped firings in this page's stretch of time that are kept as one record, newest first.",
+    "description": "Ranges of skipped firings in this page's stretch of time, one record each, newest first.",
     "items": {
         "type": "object",
         "required": ["from_at", "until_at", "count", "reason"],
         "properties": {
             "from_at": _INSTANT,
-            "until_at": _INSTANT | {"description": "The last of them."},
+            "until_at": _INSTANT | {"description": "Time of the last skipped firing."},
             "count": {"type": "integer"},
             "reason": {"type": "string", "enum": list(SKIP_REASONS)},
         },
@@ -39,17 +40,17 @@ SKIPPED_RANGES = {
 class IdCursorPagination(CursorPagination):
     """By id: the newest first, or the oldest.
 
-    A list may be filtered by more than an index leads to. Such filters are a view's ``sift``: they look at the rows of
-    the walk, and no page looks at more than ``most_rows``. A page that ends there may hold few rows or none, and its
-    link leads on from where it stopped.
+    Not every filter of a list has an index. Filters without one are a view's ``sift``: they look at the rows of the
+    walk, and no page looks at more than ``most_rows``. A page that ends there may hold few rows or none, and its link
+    leads on from where it stopped.
     """
 
-    #: What a caller may ask for, the default first, and the column it goes by.
+    #: The orderings that a caller may ask for, the default first, each with the column it goes by.
     orderings: Mapping[str, str] = {"-created": "-id", "created": "id"}
     page_size = 50
     page_size_query_param = "page_size"
-    page_size_query_description = "Rows of a page, 1 to 200."
-    cursor_query_description = "Taken from next or previous of another page."
+    page_size_query_description = "Number of rows in a page, 1 to 200."
+    cursor_query_description = "Cursor from next or previous of another page."
     max_page_size = 200
     most_rows = 10_000
     template = None
@@ -112,7 +113,7 @@ class IdCursorPagination(CursorPagination):
         return str(self.ordering[0]).lstrip("-")
 
     def _within_reach(self, queryset: QuerySet[Any], cursor: Cursor) -> tuple[QuerySet[Any], str | None]:
-        """The next ``most_rows`` of the walk from the cursor, and the position of the last (None: it ends sooner)."""
+        """The next ``most_rows`` of the walk from the cursor, and the position of the last (None: fewer are left)."""
         column, falling = self._column, str(self.ordering[0]).startswith("-") != bool(cursor.reverse)
         walk = queryset.order_by(f"-{column}" if falling else column)
         if cursor.position is not None:
@@ -128,7 +129,7 @@ class IdCursorPagination(CursorPagination):
             "name": "ordering",
             "in": "query",
             "required": False,
-            "description": f"{orderings[0]} by default; a minus sign turns it round.",
+            "description": f"{orderings[0]} by default; a minus sign reverses the order.",
             "schema": {"type": "string", "enum": orderings},
         }
         described = super().get_schema_operation_parameters(view)
@@ -153,12 +154,12 @@ class FiringCursorPagination(IdCursorPagination):
     """
 
     orderings = {"-scheduled_for": "-scheduled_for"}
-    #: Of the page, in OpenAPI.
+    #: The name of the page in OpenAPI.
     component_name = "PaginatedJobTriggerList"
 
     @property
     def stretch(self) -> tuple[datetime | None, datetime | None]:
-        """The time this page stands for, ``after < t <= until``: pages leave no gap, and the outer ones no end."""
+        """The time this page stands for, ``after < t <= until``: no gap between pages, and no end on the outer ones."""
         after = datetime.fromisoformat(str(self.next_position)) if self.has_next else None
         until = self.page[0].scheduled_for if self.has_previous and self.page else None
         return after, until
@@ -171,7 +172,7 @@ class FiringCursorPagination(IdCursorPagination):
 
 
 def _cursor(position: str, *, reverse: bool = False) -> Cursor:
-    # A position is what a column holds, whatever the stubs say.
+    # A position is a value of a column, although the stubs say otherwise.
     return Cursor(0, reverse, cast(Any, position))
 
 
@@ -194,7 +195,7 @@ def _read_number(text: str) -> object:
     return int(text)
 
 
-#: What a cursor's position must be, by the column it goes by. Raises ``ValueError``.
+#: The reader of a cursor's position, by the column the cursor goes by. It raises ``ValueError``.
 POSITIONS: dict[str, Callable[[str], object]] = {
     "id": UUID,
     "scheduled_for": _read_instant,

@@ -1,7 +1,8 @@
 """The bodies the API takes: JSON that every reader would understand the same way, of bounded size.
 
-Refused before anything looks at the content: too large (413), nested too deep, NaN, repeated keys, numbers or texts
-that cannot be stored (400, by path where the fault can be placed). No body at all is an empty object.
+A body is refused before any code looks at its content if it is too large (413), or if it has nesting that is too deep,
+NaN, repeated keys, or numbers or texts that cannot be stored (400, by path where the fault can be placed). No body at
+all counts as an empty object.
 """
 
 import json
@@ -17,10 +18,10 @@ from jobs.core.errors import InvalidInput
 from jobs.core.json_rules import MAX_DEPTH, MAX_EXPLAINED, check_json, read_json, values_exceed
 from jobs.handlers.outcome import MAX_RESULT_BYTES
 
-#: Of one body. A thread that makes a hundred thousand of them keeps all others of its process waiting meanwhile.
+#: Values of one body. A thread that makes a hundred thousand of them keeps all other threads of its process waiting.
 MAX_VALUES = 75_000
-#: What a body of one thing may have beside its payload or result, and how often what these may have: that counts them
-#: as compact UTF-8, and indented, or with letters escaped, they take some times as much.
+#: How many bytes a body of one object may have beside its payload or result, and for these how many times their own
+#: limit. That limit counts compact UTF-8. Indented, or with escaped letters, they take a few times as much.
 BESIDE_PAYLOAD_BYTES, NOTATION = 65_536, 4
 #: The name of the body itself among the fields of an error.
 BODY = "body"
@@ -41,13 +42,11 @@ class StrictJSONParser(BaseParser):
         limit = most_bytes((parser_context or {}).get("view"))
         raw = stream.read(limit + 1)
         if len(raw) > limit:
-            raise RequestDataTooBig(
-                f"The body is larger than {limit:,} bytes, the most that this call takes."
-            )
+            raise RequestDataTooBig(f"The body is larger than {limit:,} bytes, the limit of this call.")
         if not raw.strip():
             return {}
         if values_exceed(raw, MAX_VALUES):
-            raise RequestDataTooBig(f"The body holds more than {MAX_VALUES:,} values; send less at once.")
+            raise RequestDataTooBig(f"The body has more than {MAX_VALUES:,} values; send less at once.")
         try:
             return read_json(raw)
         except InvalidInput as error:
@@ -61,7 +60,7 @@ class MergePatchParser(StrictJSONParser):
 
 
 def most_bytes(view: Any) -> int:
-    """Of a body that ``view``, an ``Endpoint``, takes: where that is no more than a payload, by the tenant's quota."""
+    """The limit of a body of ``view``, an ``Endpoint``. If that takes one payload at most: by the tenant's quota."""
     most = int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
     tenant = getattr(view.request.auth, "tenant", None) if view is not None else None
     if tenant is None or view.takes_much:
@@ -71,9 +70,10 @@ def most_bytes(view: Any) -> int:
 
 
 def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:
-    """The error under a field's name. What the strict reader refuses has none: find it with a lenient one.
+    """The error under a field's name. A refusal of the strict reader has none: find it with a lenient reader.
 
-    A long text's stays without: a caller with a thousand such texts is not to have a second of processor for each.
+    The error of a long text stays without a name: a caller with a thousand such texts must not get a second of
+    processor for each.
     """
     if "" not in error.errors:
         return error
@@ -91,7 +91,7 @@ def _placed(error: InvalidInput, raw: bytes) -> InvalidInput:
 
 
 def _too_deep_under(raw: bytes) -> str | None:
-    """The top-level key under which ``raw`` nests too deep; None when it does not, or lies under no key."""
+    """The top-level key under which ``raw`` nests too deep, ``BODY`` if there is none; None if it does not."""
     depth, string, key = 0, b"", None
     for match in _TOKEN.finditer(raw):
         token = match[0]

@@ -1,8 +1,8 @@
-"""Errors as ``application/problem+json`` (RFC 9457): whatever goes wrong under ``/api`` is answered in this one shape.
+"""Errors as ``application/problem+json`` (RFC 9457): every error under ``/api`` is answered in this one shape.
 
 ``type`` is a URN that names the kind; ``errors`` names the fields of a 400 (and of a 409 that is about one). The
 detail says what would be right, and never tells a foreign object from a missing one. A database that is away is a 503
-with ``Retry-After``; what nobody foresaw is a 500 without particulars, logged by Django.
+with ``Retry-After``. An unforeseen error is a 500 without particulars, logged by Django.
 """
 
 import json
@@ -38,12 +38,12 @@ from jobs.telemetry import current_request_id
 T = TypeVar("T", bound=HttpResponseBase)
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
-#: After which a request that found no place to wait in may come again.
+#: After this many seconds, a request that found no place to wait in may come again.
 CROWDED_SECONDS = 2
 
 
 def problem(status: int, detail: str, *, instance: str, kind: str = "", **members: Any) -> dict[str, Any]:
-    """The problem document of the call at hand. ``kind`` names it within our URN; the HTTP phrase by default."""
+    """The problem document of the present call. ``kind`` names it within our URN; the HTTP phrase by default."""
     request_id = current_request_id()
     told = {"request_id": request_id} if request_id else {}
     return _document(status, detail, instance=instance, kind=kind, **told, **members)
@@ -62,9 +62,9 @@ def _document(status: int, detail: str, *, instance: str, kind: str = "", **memb
 
 
 def problem_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """DRF's exception handler. None hands what nobody foresaw on to Django, which logs it and asks ``server_error``.
+    """DRF's exception handler. None hands an unforeseen error on to Django, which logs it and asks ``server_error``.
 
-    A database that is away is told of as one outage, not by Django for each call.
+    A database that is away is logged as one outage, not by Django for each call.
     """
     answer = _translate(error)
     if answer is None:
@@ -85,13 +85,13 @@ def is_away(error: Exception) -> bool:
 
 
 def without_line(response: T) -> T:
-    """``response``, which Django is not to log: its reason is in the log already."""
-    response._has_been_logged = True  # type: ignore[attr-defined] # as Django marks what it has logged
+    """``response``, which Django must not log: its reason is in the log already."""
+    response._has_been_logged = True  # type: ignore[attr-defined] # as Django marks a logged response
     return response
 
 
 def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
-    """The problem document of an error of ours: for an item of a list, that is answered beside others."""
+    """The problem document of an error of Carillon's, for an item of a list that is answered beside other items."""
     answer = _translate(error)
     if answer is None:
         raise error
@@ -101,13 +101,13 @@ def problem_of(error: Exception, *, instance: str) -> dict[str, Any]:
 
 
 def shorten(problems: Iterable[dict[str, Any]]) -> None:
-    """Take the complaints from those of an answer's ``problems`` that come after ``MAX_BYTES`` of them."""
+    """Remove the complaints of those of an answer's ``problems`` that come after ``MAX_BYTES`` of complaints."""
     left = MAX_BYTES
     for problem in problems:
         left -= len(json.dumps(problem.get("errors", [])))
         if left < 0 and problem.get("errors"):
             problem["errors"] = []
-            problem["detail"] += " Which ones is left out, for the answer is long enough; send fewer at once."
+            problem["detail"] += " Their names are left out to keep the answer short; send fewer at once."
 
 
 def _translate(error: Exception) -> tuple[int, str, dict[str, Any]] | None:
@@ -194,7 +194,7 @@ def unknown_path(request: HttpRequest) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Django's 400 (a bad Host header, for one)."""
+    """Django's 400 (for example, a bad Host header)."""
     if not request.path.startswith("/api/"):
         return defaults.bad_request(request, exception)
     body = problem(400, "The request is malformed.", instance=request.path)

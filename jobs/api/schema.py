@@ -1,4 +1,4 @@
-"""How an endpoint is described to OpenAPI: one decorator, so that none forgets its errors; and where that is served."""
+"""How an endpoint is described to OpenAPI: one decorator, so that none forgets its errors; and its view."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -27,20 +27,21 @@ _KEPT_FOR_SECONDS = 300
 _NULL = {"type": "null"}
 _MEANING = {
     400: "Malformed: `errors` names each field.",
-    401: "No key, or none that is valid.",
+    401: "The key is missing or invalid.",
     403: "The key lacks the scope.",
-    404: "No such object among yours.",
+    404: "Your tenant has no such object.",
     409: "Contradicts the present state.",
     412: "`If-Match` names another version.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     422: "The `Idempotency-Key` was sent with another request.",
-    428: "Your tenant asks for `If-Match`, and there was none.",
-    429: "Too many calls with this key; try again after `Retry-After` seconds. `RateLimit` tells how you stand.",
+    428: "Your tenant requires `If-Match`, and the request has none.",
+    429: "Too many calls with this key; try again after `Retry-After` seconds. `RateLimit` shows what is "
+    "left.",
     503: "The database is away; try again after `Retry-After` seconds.",
 }
 ETAG = OpenApiParameter(
-    "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="The version, quoted."
+    "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="Version of the object, quoted."
 )
 IF_MATCH = OpenApiParameter(
     "If-Match",
@@ -49,34 +50,38 @@ IF_MATCH = OpenApiParameter(
     description='Act only on this version, such as `"3"`.',
 )
 IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", str, OpenApiParameter.HEADER, enum=["*"], description="Create it, or do nothing."
+    "If-None-Match",
+    str,
+    OpenApiParameter.HEADER,
+    enum=["*"],
+    description="Create the object only if it does not exist; otherwise change nothing.",
 )
 AS_OF = OpenApiParameter(
     "Carillon-As-Of",
     {"type": "string", "format": "date-time"},
     OpenApiParameter.HEADER,
     response=[200],
-    description="This was read from a replica of the database: all that was written by then is in it. Without the "
-    "header it was read where it is written.",
+    description="The answer was read from a replica of the database and includes all writes up to this time. "
+    "Without the header it was read from the primary.",
 )
-#: Of lists of the past.
+#: Parameters of lists of the past.
 HISTORY = (
     AS_OF,
     OpenApiParameter(
         "Cache-Control",
         str,
         OpenApiParameter.HEADER,
-        description="`no-cache`: read where it is written, not from a replica.",
+        description="`no-cache`: read from the primary, not from a replica.",
     ),
 )
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "pattern": r'^("[!#-\[\]-~]{1,255}"|[!#-\[\]-~]{1,255})$'},
     OpenApiParameter.HEADER,
-    description="Do this once: for 24 hours the same request under the same key gets the first answer, with "
-    "`Idempotency-Replayed: true`. 1 to 255 printable ASCII characters.",
+    description="Carry out the request once: for 24 hours the same request with the same key gets the first "
+    "answer, with `Idempotency-Replayed: true`. 1 to 255 printable ASCII characters.",
 )
-#: Of every write, though few of them make triggers: it is also named by the lines of the log.
+#: Parameters of every write, though few writes make triggers: lines of the log name the trace, too.
 TRACE = (
     OpenApiParameter(
         "traceparent",
@@ -86,18 +91,21 @@ TRACE = (
         "malformed one counts as absent.",
     ),
     OpenApiParameter(
-        "tracestate", str, OpenApiParameter.HEADER, description="Goes with `traceparent`; 512 characters."
+        "tracestate",
+        str,
+        OpenApiParameter.HEADER,
+        description="Belongs to `traceparent`; at most 512 characters.",
     ),
 )
 
 
 def fields_of(shape: type[BaseModel]) -> OpenApiParameter:
-    """``fields`` of a call that shows ``shape``."""
+    """The parameter ``fields`` of a call that shows ``shape``."""
     one = "|".join(shape.model_fields)
     return OpenApiParameter(
         "fields",
         {"type": "string", "pattern": f"^({one})(,({one}))*$"},
-        description="Only these fields, such as `id,name`: less to send, and less to compute.",
+        description="Return only these fields, such as `id,name`, to send and compute less.",
     )
 
 
@@ -112,7 +120,7 @@ def endpoint(
     keyed: bool = True,
     operation_id: str,
 ) -> Callable[[F], F]:
-    """Describe a view's method; ``problems`` are its error statuses beside those every endpoint has.
+    """Describe a view's method; ``problems`` are its error statuses beside those that every endpoint has.
 
     ``keyed``: a write takes an ``Idempotency-Key``.
     """
@@ -135,7 +143,7 @@ def endpoint(
 
 
 def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
-    # Keyed like the problems: drf-spectacular takes the smallest key for what the endpoint really gives.
+    # Keyed like the problems: drf-spectacular takes the smallest key for the endpoint's real answer.
     described: dict[Any, Any] = {
         (status, "application/json") if shape else status: shape for status, shape in shapes.items()
     }
@@ -145,15 +153,15 @@ def _answers(shapes: dict[int, Any], problems: Iterable[int]) -> dict[Any, Any]:
 
 
 class Many(ListSerializer[Any]):
-    """A page of ``shape``, as drf-spectacular wants to be told of one."""
+    """A page of ``shape``, in the form that drf-spectacular understands."""
 
     def __init__(self, shape: type[BaseModel]) -> None:
         self.child: Any = shape
 
 
 class EndpointSchema(AutoSchema):
-    """Calls as drf-spectacular describes them, but for pages that hold more than rows: those have a name of their own,
-    or the first that is described would speak for all pages of its rows."""
+    """Calls as drf-spectacular describes them, except for pages that hold more than rows. Those have a name of their
+    own; otherwise the first page that is described would stand for all pages of its rows."""
 
     def get_paginated_name(self, serializer_name: str) -> str:
         own = getattr(getattr(self.view, "pagination_class", None), "component_name", None)
@@ -161,7 +169,7 @@ class EndpointSchema(AutoSchema):
 
 
 class ShapeScheme(PydanticExtension):
-    """How OpenAPI 3.0 describes ``jobs.shapes``, of which pydantic tells in JSON Schema 2020-12."""
+    """How OpenAPI 3.0 describes ``jobs.shapes``, which pydantic describes in JSON Schema 2020-12."""
 
     priority = 1
 
@@ -170,7 +178,7 @@ class ShapeScheme(PydanticExtension):
         return str(self.target.model_config.get("title") or name).removesuffix("Shape")
 
     def map_serializer(self, auto_schema: Any, direction: Any) -> dict[str, Any]:
-        # As it is read, for answers too: a field with a default may be missing.
+        # As a reader takes it, for answers too: a field with a default may be missing.
         schema = self.target.model_json_schema(by_alias=False, mode="validation")
         translation = _Translation(schema.pop("$defs", {}), of_request=direction == "request")
         for name, part in translation.components():
@@ -180,13 +188,13 @@ class ShapeScheme(PydanticExtension):
 
 
 class _Translation:
-    """From JSON Schema to OpenAPI 3.0, where ``parts`` are what the schema refers to."""
+    """From JSON Schema to OpenAPI 3.0. ``parts``: the definitions that the schema refers to."""
 
     def __init__(self, parts: dict[str, Any], *, of_request: bool) -> None:
         self._parts, self._of_request = parts, of_request
 
     def components(self) -> Iterator[tuple[str, Any]]:
-        """Those parts that become components; enumerations are put in place, and named by drf-spectacular."""
+        """The parts that become components. Enumerations are written in place, and drf-spectacular names them."""
         for name, part in self._parts.items():
             if "enum" not in part:
                 yield self._name(name), self.of(part)
@@ -234,17 +242,17 @@ class _Translation:
         return self._parts[part]["title"].removesuffix("Shape") + ("Request" if self._of_request else "")
 
 
-#: In every answer (``scheduler_project.web.requests``).
+#: A header of every answer (``scheduler_project.web.requests``).
 _REQUEST_ID = {
-    "description": "The name of this call in the server's log: the `X-Request-ID` that you sent, if it has 1 to 128 "
-    "letters, digits and `._:/+=@-`, and otherwise a new one.",
+    "description": "ID of this call in the server's log: the `X-Request-ID` that you sent, if it has 1 to "
+    "128 letters, digits and `._:/+=@-`, and otherwise a new one.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:/+=@-]{1,128}$"},
     "required": True,
 }
 
 
 def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """What drf-spectacular cannot be told of a single call; runs over the whole description."""
+    """Add the facts that drf-spectacular cannot get from a single call; runs over the whole description."""
     components = result["components"]["schemas"]
     result["components"]["headers"] = {"RequestId": _REQUEST_ID}
     for path, operations in result["paths"].items():
@@ -262,12 +270,12 @@ def finish(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _noun(path: str) -> str:
-    """What a path is about, and so the module of a generated client that holds its calls."""
+    """The subject of a path, and so the module of a generated client that holds its calls."""
     return path.removeprefix("/api/v1/").partition("/")[0].replace("-", "_")
 
 
 def _allow_some_fields(operation: dict[str, Any], components: dict[str, Any]) -> None:
-    """Of what the call shows all fields, or those that were asked for."""
+    """Describe that the call shows all fields, or only those that were asked for."""
     [media] = operation["responses"]["200"]["content"].values()
     place, key = media, "schema"
     page = components[_name(media["schema"])]
@@ -298,7 +306,7 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):
 class DescriptionView(SpectacularAPIView):
     """``/api/schema``, built once a process and kind: it is public, so asking for it must cost nothing.
 
-    The same for everybody; nothing but the kind of document that is asked for changes it.
+    It is the same for all callers. Only the kind of document that is asked for changes it.
     """
 
     authentication_classes = ()
@@ -309,7 +317,7 @@ class DescriptionView(SpectacularAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         renderer: Any = request.accepted_renderer
-        # Those who ask while it is built wait for it, instead of building it as well.
+        # Requests that come while it is built wait for it, instead of building it as well.
         with self._building:
             if renderer.media_type not in self._built:
                 self._built[renderer.media_type] = self._build(request, renderer)

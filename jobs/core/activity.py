@@ -1,7 +1,7 @@
-"""What activity is counted, by tenant and job type: the kinds, and the buckets of start lags and durations.
+"""The activity that is counted by tenant and job type: its kinds, and the buckets of start lags and durations.
 
-Each kind is a column of ``jobs_activityminute``, ``…hour`` and ``…total``. Counts feed ``/metrics`` and charts; nothing
-of the engine depends on them.
+Each kind is a column of ``jobs_activityminute``, ``…hour`` and ``…total``. Counts feed ``/metrics`` and charts. The
+engine does not depend on them.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from jobs.core.pull import is_pull
 from jobs.core.states import DEAD_REASONS, SKIP_REASONS, AttemptState
 
-#: Upper bounds of the buckets of start lags and durations, in seconds; one more bucket takes what is longer.
+#: Upper bounds of the buckets of start lags and durations, in seconds; one more bucket takes longer ones.
 BOUNDS = (
     0.001,
     0.0025,
@@ -39,7 +39,7 @@ BOUNDS = (
 LAG_SUM, DURATION_SUM = "lag_us", "duration_us"
 LAG_BUCKETS = tuple(f"lag_{nth}" for nth in range(len(BOUNDS) + 1))
 DURATION_BUCKETS = tuple(f"duration_{nth}" for nth in range(len(BOUNDS) + 1))
-#: How attempts end; ``started`` is no end.
+#: How attempts end; ``started`` is not an end.
 ENDS = tuple(f"ended_{state}" for state in AttemptState if state is not AttemptState.STARTED)
 BURIALS = tuple(f"buried_{reason}" for reason in DEAD_REASONS)
 SKIPS = {reason: f"skipped_{reason}" for reason in SKIP_REASONS}
@@ -62,14 +62,14 @@ KINDS = (
     *LAG_BUCKETS,
     *DURATION_BUCKETS,
 )
-#: What processes tell of themselves: how often something happened, or how long it took, in the same buckets.
+#: Reports of processes on themselves: how often something happened, or how long it took, in the same buckets.
 TIMES, SECONDS_SUM = "times", "us"
 SECONDS_BUCKETS = tuple(f"le_{nth}" for nth in range(len(BOUNDS) + 1))
-#: All types that tenants declare share this one in ``/metrics``, so that no tenant can invent labels.
+#: All job types that tenants declare share this label in ``/metrics``, so that no tenant can invent labels.
 DECLARED_TYPES = "declared@tenants"
 
-#: What an attempt fails of by Carillon's own codes. Handlers and pull workers name others, as many as they like: these
-#: share OTHER_ERRORS in ``/metrics``.
+#: Carillon's own error codes of failed attempts. Handlers and pull workers may name any others: those share
+#: OTHER_ERRORS in ``/metrics``.
 ERROR_CODES = frozenset(
     {
         *(
@@ -109,7 +109,7 @@ ERROR_CODES = frozenset(
 OTHER_ERRORS = "other"
 _HTTP = re.compile(r"http_([1-9])\d\d")
 
-#: The tenant under whose id all tenants together are counted.
+#: All tenants together are counted under this tenant id.
 ALL_TENANTS = -1
 
 #: Counts by kind; a kind that did not happen is left out.
@@ -117,7 +117,7 @@ Counts = dict[str, int]
 
 
 def timed(seconds: Iterable[float], sum_kind: str, buckets: tuple[str, ...]) -> list[tuple[str, int]]:
-    """The counts of lags or durations: those of each bucket, and their sum. A clock set back makes one of them 0."""
+    """The counts of lags or durations: by bucket, and their sum. A clock that was set back makes a time 0."""
     times = [max(one, 0.0) for one in seconds]
     within = Counter([bisect_left(BOUNDS, one) for one in times])
     return [
@@ -127,9 +127,9 @@ def timed(seconds: Iterable[float], sum_kind: str, buckets: tuple[str, ...]) -> 
 
 
 def time_within(counts: Mapping[str, int], buckets: tuple[str, ...], share: float) -> float | None:
-    """The time in seconds within which ``share`` (0 to 1) of those in ``buckets`` lie; None where they are empty.
+    """The time in seconds within which ``share`` (0 to 1) of the times in ``buckets`` lie; None if they are empty.
 
-    Inside a bucket they are taken as even, as Prometheus does. Nothing is longer than the last bound.
+    Times inside a bucket count as evenly spread, as in Prometheus. No time counts as longer than the last bound.
     """
     wanted = share * sum(counts.get(bucket, 0) for bucket in buckets)
     low = 0.0
@@ -148,7 +148,7 @@ def label_of(job_type: str) -> str:
 
 
 def label_of_error(code: str) -> str:
-    """The error code as metrics name it; those of a target's answers by their class, such as ``http_5xx``."""
+    """The error code as metrics name it; a code of a target's answer by its class, such as ``http_5xx``."""
     if answered := _HTTP.fullmatch(code):
         return f"http_{answered[1]}xx"
     return code if code in ERROR_CODES else OTHER_ERRORS
@@ -157,7 +157,8 @@ def label_of_error(code: str) -> str:
 def tenants_to_name(named: Mapping[int, int], candidates: Mapping[int, int], *, places: int) -> set[int]:
     """Which tenants have series of their own, at most ``places``, given the recent activity of each.
 
-    Each change ends series and begins others, so a named tenant keeps its place until one without is twice as active.
+    Each change ends series and begins others. So a named tenant keeps its place until a tenant without a place is twice
+    as active.
     """
     by_activity = sorted(candidates, key=lambda tenant_id: (-candidates[tenant_id], tenant_id))
     kept = sorted(named, key=lambda tenant_id: (-named[tenant_id], tenant_id))[:places]

@@ -1,7 +1,7 @@
 """How long to wait before a trigger is tried again (DESIGN §7): the retry policy of a job and its delays.
 
-Which policies a caller may write is told in ``jobs.shapes.retry``. Delays always lie within the policy's bounds plus
-jitter, and never undercut a target's ``Retry-After`` up to a day.
+``jobs.shapes.retry`` says which policies a caller may write. Delays always lie within the policy's bounds plus jitter.
+They are never shorter than a target's ``Retry-After``, up to a day.
 """
 
 import random
@@ -58,7 +58,7 @@ class RetryPolicy:
     def from_json(cls, stored: Mapping[str, Any]) -> "RetryPolicy":
         """The policy that ``jobs.shapes.retry`` checked and stored; fields left out keep their defaults.
 
-        Raises ``InvalidInput`` when it cannot be read, for somebody may have written past the API.
+        Raises ``InvalidInput`` when it cannot be read, because it may have been written past the API.
         """
         try:
             return cls(
@@ -69,7 +69,7 @@ class RetryPolicy:
                 }
             )
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput({"": f"Is no retry policy: {error}."}) from None
+            raise InvalidInput({"": f"Is not a retry policy: {error}."}) from None
 
 
 def _duration(seconds: float) -> timedelta:
@@ -94,7 +94,7 @@ def delay_for(
 ) -> timedelta:
     """The wait before the next attempt, after ``failures`` (from 1) failed ones in this budget.
 
-    ``retry_after`` is what the target asked for: the wait is never shorter, but no more than a day of it is
+    ``retry_after``: the wait that the target asked for. The result is never shorter, but at most a day of it is
     honoured.
     """
     floor = min(retry_after or timedelta(0), MAX_RETRY_AFTER)
@@ -112,10 +112,10 @@ def ladder(policy: RetryPolicy) -> list[timedelta]:
 
 
 def _nominal_delay(policy: RetryPolicy, failures: int) -> timedelta:
-    """The delay before jitter. A list of delays that is too short goes on with its last."""
+    """The delay before jitter. A list of delays that is too short repeats its last."""
     if policy.backoff == Backoff.DELAYS:
         return policy.delays[min(failures, len(policy.delays)) - 1]
     factor = policy.factor if policy.backoff == Backoff.EXPONENTIAL else 1.0
-    # Compared as floats first: a timedelta cannot hold what 99 doublings make of a minute.
+    # Compare as floats first: a timedelta cannot hold a minute that was doubled 99 times.
     grown_seconds = policy.initial_delay.total_seconds() * factor ** (failures - 1)
     return timedelta(seconds=min(grown_seconds, policy.max_delay.total_seconds()))

@@ -4,8 +4,8 @@ Messages say what was wrong, where, and what would be right, because they are sh
 the API renders them as problem+json, the admin as form errors, commands on stderr. Anything outside this tree that
 reaches an entry point is a defect.
 
-What is said of input that is refused is bounded wherever it is raised, so that a megabyte of nonsense is answered by
-some kilobytes: enough to mend it. What is left out is said to be.
+Messages about refused input are bounded wherever they are raised. So a megabyte of nonsense gets some kilobytes of
+answer, which is enough to mend it. The answer says so when messages are left out.
 """
 
 import json
@@ -17,11 +17,11 @@ MAX_FIELDS = 20
 MAX_BYTES = 16_384
 _MAX_FIELD_LENGTH = 300
 _MAX_NAME_LENGTH = 40
-#: Of one message: all names of a tenant's job types fit.
+#: The limit of one message: all names of a tenant's job types fit.
 _MAX_MESSAGE_LENGTH = 6_000
-_MORE = f"More is wrong than this; these are the first {MAX_FIELDS} fields or {MAX_BYTES:,} bytes. Mend them first."
+_MORE = f"There are more errors than these {MAX_FIELDS} fields or {MAX_BYTES:,} bytes. Correct these first."
 
-#: What pydantic finds, by its name for it.
+#: Messages for pydantic's findings, by pydantic's name of each.
 _WORDS = {
     "missing": "Is required.",
     "string_type": "Must be a text.",
@@ -32,7 +32,7 @@ _WORDS = {
     "model_type": "Must be an object.",
     "model_attributes_type": "Must be an object.",
 }
-#: It follows from another finding.
+#: A finding that follows from another finding.
 _NO_FAULT = "default_factory_not_called"
 #: The end of a path whose fault is the name itself.
 _OF_A_KEY = ("[key]",)
@@ -48,7 +48,7 @@ class InvalidInput(CarillonError, ValueError):
     A ``ValueError``, so that validators of pydantic models may raise it.
 
     ``errors`` maps a field path in the caller's own words (``"schedule.cron"``, ``"payload.headers"``) to one or more
-    sentences, each saying what was wrong and what would be right. Few are kept of very many (``bounded``).
+    sentences, each saying what was wrong and what would be right. If there are very many, few are kept (``bounded``).
     """
 
     def __init__(self, errors: Mapping[str, str | Sequence[str]]) -> None:
@@ -68,7 +68,7 @@ class InvalidInput(CarillonError, ValueError):
 
 
 class Complaints:
-    """Gathers what is wrong, so that a caller who made four mistakes learns of four."""
+    """Gathers all faults, so that a caller who made four mistakes learns of four."""
 
     def __init__(self) -> None:
         self.found: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ class Complaints:
         self.found.setdefault(name, []).append(message)
 
     def collect(self, read: Callable[[], T], *, under: str = "") -> T | None:
-        """What ``read`` returns, or None with its ``InvalidInput`` noted below the path ``under``."""
+        """The result of ``read``, or None with its ``InvalidInput`` noted below the path ``under``."""
         try:
             return read()
         except InvalidInput as error:
@@ -117,19 +117,19 @@ class Unavailable(CarillonError):
 
 
 class Crowded(CarillonError):
-    """As many requests wait in this process as may: come again a little later. ``own``: some are this tenant's."""
+    """No more requests may wait in this process: come again a little later. ``own``: some are this tenant's."""
 
     def __init__(self, *, own: bool) -> None:
         self.own = own
         super().__init__(
-            "You have as many requests waiting here as you may, claims and event streams: close one, or try again."
+            "You have too many requests waiting here (claims and event streams): close one, or try again."
             if own
-            else "This server holds as many waiting requests as it may; try again, or do not wait."
+            else "Too many requests are waiting at this server; try again, or do not wait."
         )
 
 
 class ScheduleError(CarillonError):
-    """A stored schedule that can no longer be computed (a zone that left the database, for one)."""
+    """A stored schedule that can no longer be computed (for example, a zone that left the database)."""
 
 
 def unknown(
@@ -139,9 +139,9 @@ def unknown(
     what: str = "field",
     hints: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """A complaint of each name that is not ``known``. The known ones are told once, and few are looked for.
+    """A complaint about each name that is not ``known``. The known names are listed once. Few complaints are made.
 
-    ``hints`` say what to do instead about some of them.
+    ``hints``: for some unknown names, what to do instead.
     """
     found: dict[str, str] = {}
     told = f"Unknown {what}; " + (f"the {what}s are {', '.join(known)}." if known else "there are none here.")
@@ -184,11 +184,11 @@ def refusal(
 ) -> InvalidInput:
     """A reader's ``findings`` (pydantic's ``ValidationError.errors()``) in our words, by the path of each field.
 
-    The one home of that translation. It never repeats the value that was sent, for payloads hold secrets.
+    This is the one home of that translation. It never repeats the value that was sent, because payloads hold secrets.
 
-    ``known`` are the fields of the object that was read; ``hints`` say what to do about some that are not, or are
-    missing, and under the empty name about what is no such object. ``tagged``: each path begins with the name of the
-    variant that was read, which is no part of it.
+    ``known``: the fields of the object that was read. ``hints``: what to do about some fields that are not known, or
+    are missing; under the empty name, what to do about a value that is no such object. ``tagged``: each path begins
+    with the name of the variant that was read, which is no part of the path.
     """
     errors: dict[str, list[str]] = {}
     strange = []
@@ -224,9 +224,9 @@ def _told(finding: Mapping[str, Any], path: str, hints: Mapping[str, str]) -> di
         most = context.get("max_length")
         return {
             path: [
-                f"Must hold at least {context['min_length']:,}."
+                f"Must have at least {context['min_length']:,}."
                 if most is None
-                else f"Must hold at most {most:,}."
+                else f"Must have at most {most:,}."
             ]
         }
     if path in hints and kind in ("missing", "model_type", "model_attributes_type"):

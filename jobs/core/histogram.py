@@ -1,20 +1,21 @@
-"""Histograms of durations, in bins of which each ends ten per cent above the one before: what a percentile says of
-them is right within five per cent, however long the durations are.
+"""Histograms of durations, in bins: each bin ends ten per cent above the bin before it.
+
+So a percentile is right within five per cent, however long the durations are.
 """
 
 import math
 from collections.abc import Mapping
 
-#: Bin 0 is of the smallest, in seconds, and of all below.
+#: Bin 0 holds durations of this many seconds, and all shorter ones.
 SMALLEST = 0.001
 RATIO = 1.1
 _DIGITS = 3
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> float | None:
-    """The duration in seconds within which ``share`` (0 to 1) of those in ``histogram`` lie, a bin to a count.
+    """The duration in seconds within which ``share`` (0 to 1) of the durations in ``histogram`` (counts by bin) lie.
 
-    Of a bin its middle, to three digits. None of an empty histogram.
+    It is the middle of a bin, to three digits. None for an empty histogram.
     """
     wanted = share * sum(histogram.values())
     seen = 0

@@ -6,12 +6,13 @@ from typing import overload
 
 from jobs.core.errors import InvalidInput
 
-#: Every instant Carillon accepts, makes or stores lies in here, as the tables' CHECKs demand: a year-9999 row with an
-#: offset can be saved and then poisons every read. ``tenants.models`` says it too, as it imports nothing of jobs.
+#: Every instant that Carillon accepts, makes or stores lies between these, as the tables' CHECKs demand. A year-9999
+#: row with an offset can be saved, and then breaks every read. ``tenants.models`` repeats the bounds, because it
+#: imports nothing of jobs.
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 OUT_OF_BOUNDS = "Must lie between 2000-01-01 and 2100-01-01."
-#: Postgres keeps microseconds: the next instant after another.
+#: The step from an instant to the next: Postgres keeps microseconds.
 TICK = timedelta(microseconds=1)
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(?P<offset>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
@@ -43,7 +44,7 @@ def parse_instant(text: object) -> datetime:
     try:
         return datetime.fromisoformat(match[0].upper())
     except ValueError as error:
-        raise InvalidInput({"": f"Is no time that exists: {error}."}) from None
+        raise InvalidInput({"": f"Is not a time that exists: {error}."}) from None
 
 
 def span(duration: timedelta) -> str:

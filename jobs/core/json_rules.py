@@ -1,8 +1,8 @@
-"""What JSON and text Carillon accepts from outside, whichever way it came in (API, admin, commands).
+"""The JSON and the text that Carillon accepts from outside, by any way in (API, admin, commands).
 
-Postgres cannot store NUL or lone surrogates, no two JSON readers agree on integers beyond 2^53 or on repeated
+Postgres cannot store NUL or lone surrogates. No two JSON readers agree on integers beyond 2^53 or on repeated
 keys, and deep nesting overruns the stack of most of them. All of it is refused here by ``InvalidInput`` with
-the exact path, before it can become an error 500 or a row that nobody can read. Every check is iterative: no
+the exact path, before it can become an error 500 or a row that cannot be read. Every check is iterative: no
 input can exhaust our own stack, and none costs more than a few passes over its bytes, which run in C.
 """
 
@@ -19,7 +19,7 @@ from jobs.core.errors import InvalidInput
 
 MAX_DEPTH = 32
 LARGEST_INTEGER = 2**53
-#: Bytes of a text up to which a refusal looks for the place of a fault: that takes Python, a step a token.
+#: Up to this many bytes of a text, a refusal looks for the place of a fault. That takes Python, one step a token.
 MAX_EXPLAINED = 256 * 1024
 _MAX_KEY_SHOWN = 40
 _MAX_DIGITS = 100
@@ -45,15 +45,15 @@ def check_json(
 ) -> int:
     """Refuse a parsed JSON value that Postgres or another reader could not hold.
 
-    ``max_bytes`` bounds its compact UTF-8 encoding (None: its text was bounded before it was parsed), ``max_depth`` its
-    nested arrays and objects; ``quota`` names where the former comes from. Raises ``InvalidInput`` under the exact path
-    of a fault, such as ``payload.body.items[3]``: the first of those that lie least deep. Returns the size of the
-    encoding, 0 without ``max_bytes``.
+    ``max_bytes`` bounds its compact UTF-8 encoding (None: its text was bounded before it was parsed). ``max_depth``
+    bounds its nested arrays and objects. ``quota`` names the quota that ``max_bytes`` comes from. Raises
+    ``InvalidInput`` under the exact path of a fault, such as ``payload.body.items[3]``: the first of the least deep
+    faults. Returns the size of the encoding, 0 without ``max_bytes``.
     """
     _check(value, field, max_bytes, max_depth, quota)
     if max_bytes is None:
         return 0
-    # orjson knows subclasses of all types but of float, such as numpy's.
+    # orjson knows subclasses of all types except float, such as numpy's.
     size = len(orjson.dumps(value, default=float))
     if size > max_bytes:
         _refuse_size(field, max_bytes, quota)
@@ -62,13 +62,13 @@ def check_json(
 
 def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quota: str) -> int:
     """As ``check_json``, but the size is only estimated from below. Returns how many keys its objects have."""
-    #: Values by depth. Each depth is looked at as a whole, which runs in C; a fault is placed once there is one.
+    #: Values by depth. Each depth is checked as a whole, which runs in C. A fault is placed once there is one.
     levels = [[value]]
     least_bytes = keys = 0
     while level := levels[-1]:
         kinds = set(map(type, level))
         if max_bytes is not None:
-            # Counted on the way, because a small object that holds another many times over has no end in sight.
+            # Count on the way, because a small object that holds another many times over has no end in sight.
             texts = [item for item in level if type(item) is str] if str in kinds else []
             least_bytes += len(level) + sum(map(len, texts))
             if least_bytes > max_bytes:
@@ -97,8 +97,9 @@ def _check(value: object, field: str, max_bytes: int | None, max_depth: int, quo
 
 
 def check_text(value: object, *, field: str, max_length: int) -> None:
-    """Refuse what is not a storable text of at most ``max_length`` characters. Raises ``InvalidInput`` under
-    ``field``.
+    """Refuse a value that is not a storable text of at most ``max_length`` characters.
+
+    Raises ``InvalidInput`` under ``field``.
     """
     if not isinstance(value, str):
         raise InvalidInput({field: "Must be a text."})
@@ -117,12 +118,13 @@ def nesting_exceeds(raw: bytes, max_depth: int) -> bool:
 
 
 def values_exceed(raw: bytes, most: int) -> bool:
-    """Whether the JSON text ``raw`` holds more than ``most`` values, but for the first of each array and object;
-    does not parse.
+    """Whether the JSON text ``raw`` holds more than ``most`` values; does not parse.
+
+    The outermost value is not counted; an empty array or object counts as two.
     """
     if _separators(raw) <= most:
         return False
-    # Of two strings one at least is a value, or the key of one.
+    # Each string is a value or the key of one. So two strings belong to at least one value.
     if raw.count(b'"') - raw.count(b'\\"') > 4 * most:
         return True
     return _separators(_outside_strings(raw)) > most
@@ -145,22 +147,22 @@ def read_json(raw: bytes) -> object:
         if not _repeats_keys(raw, _check(value, "", None, MAX_DEPTH, "")):
             return value
     except (InvalidInput, orjson.JSONDecodeError):
-        pass  # read again, by what names the fault
+        pass  # read again by the functions that name the fault
     value = loads_strict(raw)
     check_json(value, field="")
     return value
 
 
 def _repeats_keys(raw: bytes, keys: int) -> bool:
-    """Whether the JSON text ``raw`` gives a key twice in one object, if ``keys`` are left of it when it is parsed."""
-    # A text inside which a quote comes before a colon only looks as if it had more keys.
+    """Whether the JSON text ``raw`` gives a key twice in one object, if ``keys`` keys are left after parsing."""
+    # A string in which a quote comes before a colon only makes it look as if there were more keys.
     if raw.count(b'":') == keys and not _SPACED_KEY.search(raw):
         return False
     return _outside_strings(raw).count(b":") != keys
 
 
 def loads_strict(raw: bytes) -> object:
-    """Parse a UTF-8 JSON text, refusing what lenient parsers let through.
+    """Parse a UTF-8 JSON text, refusing faults that lenient parsers let through.
 
     NaN and infinities, repeated keys, integers of absurd length and nesting beyond ``MAX_DEPTH`` raise
     ``InvalidInput`` under the empty field, as malformed JSON does; put it in its place with
@@ -190,7 +192,7 @@ def _values(item: dict[str, object] | list[object]) -> Iterable[object]:
 
 
 def _is_sound(level: list[object], kinds: set[type]) -> bool:
-    """Whether none of the scalars among ``level``, whose types are ``kinds``, has a ``_fault``. False says maybe."""
+    """Whether none of the scalars among ``level``, whose types are ``kinds``, has a ``_fault``. False means maybe."""
     if not kinds <= _PLAIN:
         return False
     if int in kinds:
@@ -230,7 +232,7 @@ def _index_of(level: list[object], wanted: object) -> int:
 
 
 def _place(levels: list[list[object]], index: int) -> tuple[str | int, ...]:
-    """The path to the value at ``index`` of the last of ``levels``: each holds the children of the one before."""
+    """The path to the value at ``index`` of the last of ``levels``: each level holds the children of the one before."""
     steps: list[str | int] = []
     for level in reversed(levels[:-1]):
         for above, item in enumerate(level):
@@ -245,7 +247,7 @@ def _place(levels: list[list[object]], index: int) -> tuple[str | int, ...]:
 
 
 def _fault(item: object) -> str | None:
-    """What is wrong with a scalar; None for a sound one, and for what holds others."""
+    """The fault of a scalar; None for a sound one, and for an array or object."""
     if item is None or isinstance(item, bool | dict | list):
         return None
     if isinstance(item, str):
@@ -336,10 +338,10 @@ def is_same(one: object, other: object) -> bool:
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[dict[str, object]]:
-    """All that differs between two values that ``check_json`` let through.
+    """All differences between two values that ``check_json`` let through.
 
     Objects are compared member by member, all else as a whole. Each difference is a ``path`` with ``before`` and
-    ``after``; the side that has no such member is left out.
+    ``after``; a side that has no such member is left out.
     """
     if not (isinstance(before, dict) and isinstance(after, dict)):
         if not is_same(before, after):

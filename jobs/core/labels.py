@@ -1,4 +1,4 @@
-"""Labels: what a tenant calls its jobs by, beside their names. ``{"env": "prod", "team": "billing"}``.
+"""Labels: keys and values that a tenant gives its jobs, beside their names. ``{"env": "prod", "team": "billing"}``.
 
 Keys and values are short plain words, so that ``env=prod,team=billing`` in a query says exactly one thing.
 """

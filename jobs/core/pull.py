@@ -1,21 +1,21 @@
 """How the job types that tenants declare are named: each tenant's ``billing`` is a type, and a queue, of its own.
 
-Stored as ``billing@<tenant id>``, so that queues, windows and caps never mix what belongs to two tenants; no registered
-type can be called so. Callers see and write ``billing``.
+The type is stored as ``billing@<tenant id>``, so that queues, windows and caps never mix the work of two tenants. No
+registered type can have such a name. Callers see and write ``billing``.
 """
 
 MARK = "@"
-#: The rest of the column beside the mark and the largest tenant id.
+#: The room that the column has beside the mark and the largest tenant id.
 MAX_NAME_LENGTH = 40
 
 
 def stored_name(name: str, *, tenant_id: int) -> str:
-    """What jobs and triggers of the tenant's pull type ``name`` have as their job type."""
+    """The job type that is stored with jobs and triggers of the tenant's pull type ``name``."""
     return f"{name}{MARK}{tenant_id}"
 
 
 def shown_name(job_type: str) -> str:
-    """The job type as its tenant knows it, whichever kind it is."""
+    """The job type as its tenant knows it, for either kind of type."""
     return job_type.partition(MARK)[0]
 
 

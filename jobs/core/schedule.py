@@ -1,12 +1,11 @@
-"""Schedules: the instants at which a job is to fire (DESIGN §9).
+"""Schedules: the instants at which a job fires (DESIGN §9).
 
-Pure arithmetic: the caller brings the time, nothing here reads a clock. It keeps true that fire times are
-strictly increasing UTC instants, never outside ``[starts_at, ends_at]`` nor the years 2000 to 2100, and that
-asking for a stretch of time in one piece or in many gives the same instants, so a restart can neither lose
-nor double one.
+Pure arithmetic: the caller brings the time, nothing here reads a clock. Fire times are always strictly increasing
+UTC instants, and lie within ``[starts_at, ends_at]`` and the years 2000 to 2100. A stretch of time has the same
+instants, asked for in one piece or in many. So a restart can neither lose nor double one.
 
-Cron expressions name wall-clock times; where clocks change, a wall-clock time may be missing or come twice,
-and the table of DESIGN §9 decides. A stored schedule that can no longer be computed raises ``ScheduleError``.
+Cron expressions name wall-clock times. Where clocks change, a wall-clock time may be missing or come twice, and
+the table of DESIGN §9 decides. A stored schedule that can no longer be computed raises ``ScheduleError``.
 """
 
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ def fire_times(schedule: Schedule, *, after: datetime, until: datetime, limit: i
 
 
 def each_fire_time(schedule: Schedule, *, after: datetime, until: datetime) -> Iterator[datetime]:
-    """``fire_times`` one by one, for a caller that knows when to stop; raises when it is gone through."""
+    """``fire_times`` one by one, for a caller that knows when to stop; raises while it is iterated."""
     after, until = within_bounds(schedule, after=after, until=until)
     if after >= until:
         return
@@ -99,7 +98,7 @@ def expression_of(schedule: Schedule) -> CronExpression:
 
 
 def within_bounds(schedule: Schedule, *, after: datetime, until: datetime) -> tuple[datetime, datetime]:
-    """The stretch ``after < t <= until`` as far as the schedule's own bounds and the years 2000 to 2100 let it be."""
+    """The stretch ``after < t <= until``, cut to the schedule's own bounds and to the years 2000 to 2100."""
     after = max(after, (schedule.starts_at or EARLIEST) - TICK, EARLIEST - TICK)
     return after, min(until, schedule.ends_at or LATEST, LATEST)
 
@@ -142,7 +141,7 @@ def _cron_firings(
 ) -> Iterator[datetime]:
     last = after
     for occurrence in occurrences(expression, zone, policy, after=after, until=until):
-        # Several wall-clock times of a gap share the instant it ends at.
+        # Several wall-clock times of a gap share the instant at which it ends.
         if occurrence.fate is not Fate.LEFT_OUT and occurrence.at > last:
             last = occurrence.at
             yield last

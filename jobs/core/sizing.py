@@ -1,7 +1,7 @@
 """How much an installation needs for a load: formulas over measured costs. Pure; ``manage.py size`` prints it.
 
 Each cost stands here once, with its source. A figure is an estimate for planning: the costs were measured on one
-machine of two cores that ran everything (docs/benchmarks.md), and tests/engine/test_bytes.py holds the bytes to tables.
+machine of two cores that ran everything (docs/benchmarks.md). tests/engine/test_bytes.py checks the bytes on tables.
 """
 
 import math
@@ -26,26 +26,28 @@ _CONNECTIONS = 'docs/operations.md, "Postgres"'
 _PSS = "proportional set size of processes of test clusters under load, the largest seen, rounded up"
 COSTS: Mapping[str, Cost] = {
     "carried": Cost(8942, "firings a second", _BENCHES + "throughput, end to end, one Postgres on two cores"),
-    "comfortable": Cost(0.5, "of that", _BENCHES + "lag at half of capacity: p99 80 ms"),
+    "comfortable": Cost(0.5, "times carried", _BENCHES + "lag at half of capacity: p99 80 ms"),
     "slot_rate": Cost(4471, "firings a second", _BENCHES + "throughput by two worker processes"),
-    "calls_in_flight": Cost(200, "webhooks of a process", "a third of its 600 places: one tenant's part"),
+    "calls_in_flight": Cost(
+        200, "webhooks in flight per process", "a third of its 600 places: the share of one tenant"
+    ),
     "calls_rate": Cost(1641, "webhooks a second", _BENCHES + "webhook, 3,282 by two processes"),
-    "busy": Cost(0.7, "of slots", "a choice: what is left takes peaks, and retries"),
-    "pool": Cost(8, "slots of a worker", "a choice: --concurrency 8"),
-    "trigger_bytes": Cost(960, "bytes", _TABLES),
+    "busy": Cost(0.7, "share of slots in use", "a choice: the rest is for peaks and retries"),
+    "pool": Cost(8, "slots per worker", "a choice: --concurrency 8"),
+    "trigger_bytes": Cost(1_150, "bytes", _TABLES),
     "attempt_bytes": Cost(570, "bytes", _TABLES),
     "event_bytes": Cost(630, "bytes", _TABLES),
     "purged": Cost(
         1000, "triggers a second", "jobs/engine/housekeeper.py: a batch of 1,000, about once a second"
     ),
-    "free_disk": Cost(0.3, "of the disk", "a choice: room for vacuum, sorting and the write-ahead log"),
+    "free_disk": Cost(0.3, "share of the disk", "a choice: room for vacuum, sorting and the write-ahead log"),
     "wal_bytes": Cost(2 * 2**30, "bytes", "Postgres: twice max_wal_size's default of 1 GiB"),
-    "slot_connections": Cost(3, "connections of a worker process", _CONNECTIONS),
-    "beat_connections": Cost(4, "connections of a beat, leading", _CONNECTIONS),
+    "slot_connections": Cost(3, "connections per slot", _CONNECTIONS),
+    "beat_connections": Cost(4, "connections of a leading beat", _CONNECTIONS),
     "web_connections": Cost(
-        17, "connections of a web process", _CONNECTIONS + ": 16 threads, and its counts"
+        17, "connections per web process", _CONNECTIONS + ": 16 threads, and one for its counts"
     ),
-    "worker_connections": Cost(1, "connections of a worker's main process", _CONNECTIONS),
+    "worker_connections": Cost(1, "connection of a worker's main process", _CONNECTIONS),
     "spare_connections": Cost(10, "connections", "a choice: psql, migrate, dumps, monitoring"),
     "slot_mib": Cost(90, "MiB", _PSS),
     "worker_mib": Cost(90, "MiB", _PSS + "; the process above the pool"),
@@ -77,7 +79,7 @@ class Load:
         wrong = {
             name: f"Must be from {low:,} to {high:,}, not {getattr(self, name):,}."
             for name, (low, high) in BOUNDS.items()
-            if not low <= getattr(self, name) <= high  # not so of nan either
+            if not low <= getattr(self, name) <= high  # false for nan, too
         }
         if wrong:
             raise InvalidInput(wrong)
@@ -103,14 +105,14 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizing:
-    """What is needed, by name, and what to know of it in sentences."""
+    """The needs, by name, and notes on them in sentences."""
 
     needs: Mapping[str, Need]
     notes: tuple[str, ...]
 
 
 def size(load: Load) -> Sizing:
-    """What ``load`` needs."""
+    """The needs of ``load``."""
     needs: dict[str, Need] = {}
     needs["in_flight"] = Need(
         load.firings_per_second * load.attempts * load.runtime_seconds,
@@ -136,13 +138,13 @@ def _processes(load: Load, in_flight: float) -> dict[str, Need]:
     slots = max(MIN_WORKERS, slots)
     workers = max(MIN_WORKERS, math.ceil(slots / pool))
     return {
-        "worker_slots": Need(slots, "processes of pools", f"{formula}, at least {MIN_WORKERS}"),
+        "worker_slots": Need(slots, "pool processes", f"{formula}, at least {MIN_WORKERS}"),
         "workers": Need(
             workers, "workers", f"{slots} slots / {pool}, at least {MIN_WORKERS} on different machines"
         ),
-        "beats": Need(BEATS, "beats", "one leads and one stands by, on another machine"),
+        "beats": Need(BEATS, "beats", "one leader, and one standby on another machine"),
         "web_processes": Need(
-            WEB_PROCESSES, "web processes", "two of two processes each; more for many API calls"
+            WEB_PROCESSES, "web processes", "two web servers of two processes each; more for many API calls"
         ),
     }
 
@@ -163,19 +165,19 @@ def _servers(load: Load, needs: Mapping[str, Need]) -> dict[str, Need]:
         "connections": Need(total, "max_connections", f"{terms} + {_n(spare)} spare"),
         "memory_of_processes": Need(memory, "MiB", terms_of_memory),
         "memory_of_connections": Need(
-            total * each, "MiB of Postgres, beside shared_buffers", f"{_n(total)} * {_n(each)}"
+            total * each, "MiB in Postgres, in addition to shared_buffers", f"{_n(total)} * {_n(each)}"
         ),
         **_disk(load),
         "share_of_one_postgres": Need(
             round(rate / _cost("carried"), 5),
-            "of what one carries",
+            "of the capacity of one Postgres",
             f"{_n(rate)} / {_n(_cost('carried'))} a second",
         ),
     }
 
 
 def _sum(numbers: Mapping[str, tuple[float, str]], cost: str) -> tuple[float, str]:
-    """So many of each kind at its ``cost``: the sum, and its terms."""
+    """The number of each kind times its ``cost``: the sum, and its terms."""
     each = {kind: _cost(f"{kind}_{cost}") for kind in numbers}
     terms = (f"{_n(count)} {name} * {_n(each[kind])}" for kind, (count, name) in numbers.items())
     return sum(count * each[kind] for kind, (count, _) in numbers.items()), " + ".join(terms)
@@ -205,7 +207,7 @@ def _bytes_of_a_firing(load: Load) -> Need:
     formula = f"{_n(trigger)} a trigger + {attempts}" + (
         f" + {_n(event)} an event" if load.all_events else ""
     )
-    return Need(total, "bytes, indexes included", formula)
+    return Need(total, "bytes, including indexes", formula)
 
 
 def _notes(load: Load, needs: Mapping[str, Need]) -> list[str]:
@@ -213,21 +215,24 @@ def _notes(load: Load, needs: Mapping[str, Need]) -> list[str]:
     notes = []
     if share > 1:
         notes.append(
-            "This is more than one Postgres of two cores carries. Give it cores and a faster disk, and measure "
-            "(make bench NAME=throughput); past that, divide tenants among installations: each has one primary."
+            "This exceeds the capacity of one Postgres of two cores. Give it more cores and a faster disk, "
+            "and measure (make bench NAME=throughput); beyond that, divide the tenants among installations: "
+            "each has one primary."
         )
     elif share > _cost("comfortable"):
         notes.append(
-            "Above half of what one Postgres of two cores carries firings start later, and peaks wait: give it cores."
+            "This is above half of the capacity of one Postgres of two cores: firings start later, and "
+            "peaks wait. Add cores."
         )
     else:
-        notes.append("One Postgres of two cores carries this at no more than half of its capacity.")
+        notes.append("One Postgres of two cores handles this at no more than half of its capacity.")
     if load.firings_per_second > _cost("purged"):
         notes.append(
-            f"Retention deletes at most {_n(_cost('purged'))} triggers a second: history outgrows its days."
+            f"Retention deletes at most {_n(_cost('purged'))} triggers a second: history grows beyond its "
+            "retention."
         )
     if needs["connections"].value > 500:
-        notes.append("Above some 500 connections put a pooler that works by session in front of Postgres.")
+        notes.append("Above about 500 connections put a pooler in session mode in front of Postgres.")
     if load.tenants > 10_000:
         notes.append(
             "Fair dispatch was measured with up to 10,000 tenants that have work due (docs/benchmarks.md, tenants)."

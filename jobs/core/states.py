@@ -1,4 +1,4 @@
-"""The state machine of triggers (DESIGN §4): the one table every other place is held to.
+"""The state machine of triggers (DESIGN §4): the one table that all other places must match.
 
 ``TRANSITIONS`` lists each verb with the states it leaves and the states it may reach. The headers of
 ``store/sql/*.sql``, ``docs/state-machine.md`` and the store's functions are checked against it by tests, so a change
@@ -16,7 +16,7 @@ class JobStatus(StrEnum):
     COMPLETED = "completed"
 
 
-#: For good: nothing fires any more, and nothing brings it back.
+#: A job in these states has ended for good: it does not fire any more, and nothing brings it back.
 ENDED_JOB = (JobStatus.CANCELLED, JobStatus.COMPLETED)
 
 
@@ -63,11 +63,11 @@ UNFINISHED = frozenset(
 ENDED = frozenset(TriggerState) - UNFINISHED
 #: States that occupy one of a tenant's ``max_in_flight`` slots.
 IN_FLIGHT = frozenset({TriggerState.QUEUED, TriggerState.RUNNING})
-#: States dispatch may take.
+#: States from which dispatch may take a trigger.
 DISPATCHABLE = frozenset({TriggerState.PENDING, TriggerState.RETRYING})
 
-#: Phases: the store's indexes know only these of a state. A claim moves no trigger from one phase to another, so that
-#: it touches no index; ``dead`` has a phase of its own, so that dead letters are indexed.
+#: Phases: the store's indexes know only the phase of a state. A claim moves no trigger from one phase to another, so
+#: it touches no index. ``dead`` has a phase of its own, so that dead letters are indexed.
 PHASES = {
     TriggerState.PENDING: "pending",
     TriggerState.RETRYING: "retrying",
@@ -107,8 +107,8 @@ def _row(verb: Verb, sources: set[TriggerState], targets: set[TriggerState]) -> 
 S = TriggerState
 #: ``reap`` of a running trigger is the verb ``retry`` or ``bury`` done by the beat: it appears under ``reap`` with all
 #: three targets. ``claim`` hands a trigger of a paused, cancelled or edited job back to ``pending``.
-#: ``skip`` of a firing that was missed without a trigger records it as one that is skipped from the start.
-#: ``renew`` moves nothing: it holds a running trigger where it is.
+#: ``skip`` of a firing that was missed without a trigger makes a record that is skipped from the start.
+#: ``renew`` moves no trigger: it keeps a running trigger where it is.
 TRANSITIONS: dict[Verb, tuple[Transition, ...]] = {
     Verb.MATERIALIZE: (_row(Verb.MATERIALIZE, set(), {S.PENDING}),),
     Verb.DISPATCH: (_row(Verb.DISPATCH, {S.PENDING, S.RETRYING}, {S.QUEUED}),),
@@ -133,5 +133,5 @@ del S
 
 
 def targets_of(verb: Verb, source: TriggerState) -> frozenset[TriggerState]:
-    """States ``verb`` may move a trigger to from ``source``; empty when the pair is forbidden."""
+    """States to which ``verb`` may move a trigger from ``source``; empty when the pair is forbidden."""
     return frozenset().union(*(row.targets for row in TRANSITIONS[verb] if source in row.sources))

@@ -1,8 +1,8 @@
 """Which time zones a schedule may name, and loading them.
 
-Names and rules both come from the pinned PyPI package ``tzdata``, never from the machine: its own copy may be missing
-or years old, and two machines of a cluster must not differ. An update of the package is in force from the next start
-of a process on. The list is its ``zone.tab`` (one Region/City name for each place, plus ``UTC``);
+Names and rules both come from the pinned PyPI package ``tzdata``, never from the machine: the machine's copy may be
+missing or years old, and two machines of a cluster must not differ. An update of the package takes effect at the next
+start of a process. The list is its ``zone.tab`` (one Region/City name for each place, plus ``UTC``);
 ``zoneinfo.available_timezones()`` holds traps such as ``localtime`` and ``right/UTC``. A renamed city
 (``Asia/Calcutta``) is taken under its present name; every other alias is refused with the name that would be right.
 
@@ -108,7 +108,7 @@ def _refusal(name: str, present: str | None) -> str:
 
 
 def similar_timezones(name: str) -> list[str]:
-    """Up to three canonical names that look like ``name``, whole or by their city, whatever the case."""
+    """Up to three canonical names that look like ``name``, whole or by their city; case does not matter."""
     spellings: dict[str, str] = {}
     for zone in sorted(canonical_timezones()):
         spellings.setdefault(zone.rpartition("/")[2].casefold(), zone)

@@ -1,8 +1,8 @@
-"""Writes what this process counted (``jobs.activity``) once a second, in a thread with a connection of its own.
+"""Write this process's counts (``jobs.activity``) once a second, in a thread with a connection of its own.
 
-A write that fails keeps the counts for the next one; a process that is killed loses those of a second. No statement
-waits longer than 50 ms for a row that another process adds to. The connection is given up when nothing has happened
-for a while, and before a fork nothing is open: forked processes start a writer of their own.
+A write that fails keeps its counts for the next write. A process that is killed loses the counts of a second. No
+statement waits longer than 50 ms for a row that another process adds to. The connection is closed when nothing was
+counted for a while. No connection is open before a fork: forked processes start a writer of their own.
 """
 
 import atexit
@@ -19,17 +19,17 @@ from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
 EVERY_SECONDS = 1.0
-#: After so many seconds without a count the connection is closed.
+#: Close the connection after this many seconds without a count.
 IDLE_SECONDS = 30.0
-#: A write may take a tenth of the time: with thousands of rows it comes less often.
+#: Writes may take a tenth of the time, so writes of thousands of rows come less often.
 MAX_SHARE = 0.1
 MAX_STATEMENT = timedelta(seconds=1)
-#: ``stop`` waits so long for the last write.
+#: ``stop`` waits this long for the last write.
 STOP_SECONDS = 3.0
 
 
 class ActivityWriter:
-    """One for each process that counts. ``counted``: what it writes, each with the statement that does."""
+    """One for each process that counts. ``counted``: the counters, each with the function that writes its counts."""
 
     def __init__(self, *counted: tuple[Activity[Any], Callable[[Any], None]]) -> None:
         self._counted = counted or ((activity, activity_store.add), (own, activity_store.add_own))
@@ -39,13 +39,13 @@ class ActivityWriter:
         self._outage = Outage("counts not written")
 
     def start(self) -> None:
-        """Write from now on, and once more when the interpreter ends. Once per process, after a fork."""
+        """Write from now on, and once more when the interpreter ends. Call it once per process, after a fork."""
         atexit.register(self.stop)
         self._thread = threading.Thread(target=self._run, name="carillon-activity", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is left, if the database lets us, and end. May be repeated."""
+        """Write the remaining counts, if the database allows it, and end. May be repeated."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
@@ -60,7 +60,7 @@ class ActivityWriter:
             db.disconnect()
 
     def turn(self) -> float:
-        """Write what was counted since the last turn. Returns the seconds it took. Raises nothing."""
+        """Write the counts since the last turn. Returns the seconds it took. Raises nothing."""
         began = time.monotonic()
         taken: list[tuple[Activity[Any], Callable[[Any], None], Any]] = [
             (counted, add, counted.take()) for counted, add in self._counted
@@ -85,7 +85,7 @@ class ActivityWriter:
             db.bound(statements=MAX_STATEMENT)
             add(rows)
         except Exception as error:  # noqa: BLE001 - the end of a thread would go unnoticed
-            # A fault of ours is told with where it was.
+            # A fault of our own code is logged with its traceback.
             self._outage.failed(error, rows_kept=len(rows), exc_info=not isinstance(error, db.TRANSIENT))
             if not isinstance(error, db.StatementFailed):
                 db.disconnect()
@@ -98,5 +98,5 @@ class ActivityWriter:
             db.disconnect()
 
 
-#: Of this process; what starts it says when it may.
+#: The writer of this process. The code that starts it decides when.
 WRITER = ActivityWriter()

@@ -1,8 +1,8 @@
 """The beat replacement: ``celery -A scheduler_project beat -S jobs.engine.beat:LeaderScheduler`` (DESIGN §6).
 
-Any number may run; one leads, the others stand by. All waiting happens inside ``tick``, so that a signal or
-a wake-up ends it at once. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the
-connection's lock may be held; ours only raises a flag, and ``tick`` leaves at its next safe point.
+Any number may run; one leads, the others stand by. All waiting happens inside ``tick``, so a signal or a wake-up ends
+it at once. Celery's own SIGTERM handler would call ``close`` in the middle of a tick, where the connection's lock may
+be held. Our handler only raises a flag, and ``tick`` leaves at its next safe point.
 """
 
 import os
@@ -32,7 +32,7 @@ from jobs.wakeups import Listener, Sleep
 def served_types(
     pull_configs: Callable[[], dict[str, QueueConfig]] = dict, takers: Callable[[], dict[str, TakenBy]] = dict
 ) -> dict[str, QueueConfig]:
-    """Every registered job type and how it is served, and those of ``pull_configs``. ``takers``: of shared types."""
+    """The queue configurations of all registered job types and of ``pull_configs``. ``takers``: of shared types."""
     taken = takers()
     return pull_configs() | {
         job_type.name: _config(job_type, taken.get(job_type.name, TakenBy()))
@@ -63,7 +63,7 @@ class LeaderScheduler(Scheduler):
         super().__init__(app, *args, **kwargs)
 
     def setup_schedule(self) -> None:
-        """Called for the real instance only; the banner's lazy one must not touch anything."""
+        """Called for the real instance only. Celery's banner makes a lazy one, which must not touch anything."""
         db.keep_plans()
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
@@ -86,15 +86,15 @@ class LeaderScheduler(Scheduler):
         beat_init.connect(self._install_signals, weak=False)
 
     def _install_signals(self, **_: Any) -> None:
-        # The interpreter writes to the pipe at once. Our handler would be too late: it runs between two bytecodes, so
-        # a signal that strikes just before ``select`` would be slept through.
+        # The interpreter itself writes to the pipe at once. Our handler would be too late: it runs between two
+        # bytecodes, so the process would sleep through a signal that arrives just before ``select``.
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask_to_stop)
 
     def _wake(self) -> None:
-        """End the sleep, or the next one: a step beside dispatch made work for it. Called from any thread."""
-        with suppress(BlockingIOError):  # then it has been told often enough
+        """End the present sleep, or the next one: a step beside dispatch made work for it. Called from any thread."""
+        with suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._wake_write, b"\0")
 
     def _ask_to_stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -117,7 +117,7 @@ class LeaderScheduler(Scheduler):
             raise SystemExit
 
     def close(self) -> None:
-        """Hand over the lease. Celery calls it once outside a tick; repeating it is harmless."""
+        """Hand over the lease. Celery calls it once, outside a tick. May be repeated."""
         if self._cycle is not None:
             self._cycle.close()
             self._publisher.close()

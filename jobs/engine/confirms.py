@@ -1,4 +1,4 @@
-"""RabbitMQ's confirms, waited for once a batch: after each message its disk would be waited for, each time."""
+"""Wait for RabbitMQ's confirms once per batch: a wait after each message would wait for its disk each time."""
 
 import time
 from typing import Any
@@ -7,11 +7,11 @@ from kombu.exceptions import KombuError
 
 
 class NotConfirmed(KombuError):
-    """RabbitMQ said that it did not take a message, or nothing in time; some of the batch may be in their queues."""
+    """RabbitMQ refused a message, or did not answer in time. Some of the batch may be in their queues."""
 
 
 class Confirms:
-    """Of one channel (py-amqp's), on which only we publish. Not thread-safe."""
+    """The confirms of one py-amqp channel, to which nothing else publishes. Not thread-safe."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
@@ -23,12 +23,12 @@ class Confirms:
         self._refused = 0
 
     def expect(self) -> None:
-        """One more message was published."""
+        """Expect a confirm for one more published message."""
         self._sent += 1
         self._missing.add(self._sent)
 
     def wait(self, *, seconds: float) -> None:
-        """Return when RabbitMQ has all of them. Raises ``NotConfirmed``, or as the connection does."""
+        """Return when RabbitMQ has all messages. Raises ``NotConfirmed``, or the connection's errors."""
         deadline = time.monotonic() + seconds
         while self._missing:
             left = deadline - time.monotonic()

@@ -1,8 +1,9 @@
-"""A beat's turn: lead, and dispatch before all else; then say how long to sleep (DESIGN §6).
+"""A beat's turn: lead, and dispatch before all other steps; then say how long to sleep (DESIGN §6).
 
-What else a leader does are steps of their own (``jobs.engine.steps``), which run beside dispatch on threads with a
-connection each (``abreast``), or, stepped by hand, before and after it. A step that fails or is slow is its own trouble
-alone. When the database goes away the turn ends, leadership is forgotten and the next turn starts afresh.
+The other work of a leader is done by separate steps (``jobs.engine.steps``). With ``abreast`` they run beside dispatch,
+on threads with a connection each. Stepped by hand, they run before and after dispatch. A step that fails or is slow
+does not affect the others. When the database goes away, the turn ends, leadership is forgotten, and the next turn
+starts from the beginning.
 """
 
 import os
@@ -35,39 +36,41 @@ from tenants.clock import database_now
 
 log = get_logger()
 
-#: A due trigger that may not start yet (a cap, a full window) is looked at again this soon.
+#: Look again this soon at a due trigger that may not start yet (a cap, a full window).
 BLOCKED_SECONDS = 0.05
-#: Unless it waits for queues that hold enough for their workers until then: a look costs as much for few as for many.
+#: Used instead while all such triggers wait for queues that hold enough for their workers until then: a look costs as
+#: much for few triggers as for many.
 AMPLE_SECONDS = 0.15
 REAP_EVERY_SECONDS = 1.0
-#: A leader that could not dispatch for so long lets another beat try.
+#: A leader that could not dispatch for this long lets another beat try.
 GIVE_UP_SECONDS = 10.0
-#: A new leader takes back triggers that were queued longer ago than this and not claimed: the old one may have died
-#: between commit and publish, and the usual deadline would make them later than a change of leaders may.
+#: A new leader takes back triggers that were queued longer ago than this and not claimed: the old leader may have died
+#: between commit and publish. The usual deadline would make these triggers later than a change of leaders may make
+#: them.
 TAKEOVER_DEADLINE = timedelta(seconds=5)
 REAP_BATCH = 500
 MISSED_EVERY_SECONDS = 0.25
-#: From one look for jobs that enter the look-ahead window, and for what is to be caught up, to the next: a few lumps a
-#: second cost half of what a look beside each turn does.
+#: Time between two looks for jobs that enter the look-ahead window, and between two looks for catch-up. A few large
+#: looks a second cost half as much as a look beside each turn.
 LOOK_SECONDS = 0.1
 MISSED_BATCH = 1000
 #: How long catch-up may keep other steps of its thread waiting.
 CATCH_UP_BUDGET = timedelta(milliseconds=75)
 RELEASE_JOBS = 500
 START = UUID(int=0)
-#: Time limit for statements of the steps that must not fail because they have much to do.
+#: Time limit for the statements of steps that must not fail because they have much to do.
 MAX_STEP = timedelta(seconds=5)
 
 
 class Cycle:
     """A beat's work without Celery: ``tick()`` does one turn, so that tests can step it by hand.
 
-    ``ready`` says whether the broker can be reached: while it cannot, nothing is marked as queued. ``slow`` says
-    whether it takes long for messages: there are fewer and larger ones then. ``forgot`` says once that it lost all
-    messages: their triggers are dispatched again.
+    ``ready`` says whether the broker can be reached: while it cannot, only triggers of pull types are queued. ``slow``
+    says whether the broker takes long for messages: dispatch then sends fewer and larger ones. ``forgot`` says once
+    that the broker lost all messages: their triggers are dispatched again.
 
-    ``abreast``: all steps but dispatch run in threads; ``wake`` is called from these when there is something new to
-    dispatch.
+    ``abreast``: all steps except dispatch and leading run in threads. These threads call ``wake`` when there is
+    something new to dispatch.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class Cycle:
         self._opened: set[str] = set()
         self._publish, self._ready, self._wake = publish, ready, wake
         self._slow, self._forgot = slow, forgot
-        #: When the broker was found to have forgotten, by the database's clock, until all is taken back.
+        #: When the broker was found to have lost its messages, by the database's clock; None once all are taken back.
         self._forgot_at: datetime | None = None
         self.leader = Leader(lease=settings.leader_lease, election=settings.leader_election)
         self._pace, self._order = Pace(), CatchUpOrder()
@@ -126,7 +129,7 @@ class Cycle:
         lead = Step("lead", self._lead, budget=second, longest_rest=1.0)
         inherit = Step("inherit", self._inherit)
         dispatching = Step("dispatch", self._dispatch, budget=MAX_STEP, longest_rest=1.0)
-        # Stepped by hand, each is done in each turn.
+        # Stepped by hand, each step runs in each turn.
         looks, blocked = (LOOK_SECONDS, BLOCKED_SECONDS) if abreast else (0.0, 0.0)
         firing = [
             Step("queues", self._open_queues, every=1.0, budget=second),
@@ -160,7 +163,7 @@ class Cycle:
             for name, steps in groups.items()
             if abreast and steps
         ]
-        #: Whether the last turn was a leader's, and came to its end.
+        #: Whether the last turn was a leader's and ran to its end.
         self.leading = False
 
     def tick(self) -> float:
@@ -185,7 +188,7 @@ class Cycle:
             return AWAY_SECONDS
 
     def _turn(self, leadership: Leadership) -> float:
-        """Dispatch, with all else beside it, or around it where there are no threads."""
+        """Dispatch. The other steps run beside it, or before and after it where there are no threads."""
         for thread in self._threads:
             thread.poke()
         if not self._threads:
@@ -205,7 +208,7 @@ class Cycle:
             step.turn(leadership)
 
     def _seconds_to_sleep(self) -> float:
-        # Steps beside dispatch wake it.
+        # Steps beside dispatch wake the beat.
         if self.steps["dispatch"].more or (self._busy and not self._threads):
             return 0.0
         result, catching_up = self._result, self.steps["catch-up"].more
@@ -225,7 +228,7 @@ class Cycle:
         try:
             self.leader.give_up()
         except db.StatementFailed:
-            self.leader.step_down()  # then it expires
+            self.leader.step_down()  # the lease then expires
         return True
 
     def _lead(self, _: Leadership | None) -> bool:
@@ -241,8 +244,8 @@ class Cycle:
         return False
 
     def _open_queues(self, _: Leadership) -> bool:
-        """New ones are known before anything is dispatched into them."""
-        # Dispatch, beside this step, has asked already.
+        """Open new queues before anything is dispatched into them."""
+        # Dispatch, which runs beside this step, has read the configurations already.
         configs = self._known if self._threads else self._configs()
         dispatch_store.open_queues(configs, self._window)
         if configs.keys() != self._opened:
@@ -251,7 +254,7 @@ class Cycle:
         return False
 
     def _dispatch(self, leadership: Leadership) -> bool:
-        # Without a broker, what pull workers serve goes on.
+        # Without a broker, dispatch goes on for the types that pull workers serve.
         self._known = configs = self._configs()
         served = (
             configs if self._ready() else {name: config for name, config in configs.items() if config.pull}
@@ -270,7 +273,7 @@ class Cycle:
         return self._result.count >= limit
 
     def _end_missed(self, _: Leadership) -> bool:
-        """End missed firings as sets; dispatch noted of which jobs."""
+        """End missed firings as sets, for the jobs that dispatch noted."""
         ended = self._memory.missed.end(limit=MISSED_BATCH)
         if ended:
             log.info("skip", reason="missed", triggers=len(ended))
@@ -285,7 +288,7 @@ class Cycle:
         return self._tell(dispatch_store.unpark(limit=self._settings.dispatch_batch))
 
     def _release_targets(self, _: Leadership) -> bool:
-        """Show what waits for a target again, once dispatch knows the rules."""
+        """Make triggers that wait for a target visible again, once dispatch knows the rules."""
         rules = self._memory.rules
         if rules.version < 0:
             return False
@@ -297,7 +300,7 @@ class Cycle:
         return waits or more
 
     def _tell(self, shown: int) -> bool:
-        """Wake dispatch for what it sees again."""
+        """Wake dispatch if triggers are visible to it again."""
         if shown:
             self._wake()
         return False
@@ -323,7 +326,7 @@ class Cycle:
             self._wake()
 
     def _catch_up(self, leadership: Leadership) -> bool:
-        # While on-time work fills whole batches, the past waits.
+        # While on-time work fills whole batches, past firings wait.
         return not self._busy and self._catch_ups.step(leadership=leadership, budget=CATCH_UP_BUDGET)
 
     def _measure(self, _: Leadership | None) -> bool:
@@ -342,8 +345,8 @@ class Cycle:
         return reap_messages(leadership=leadership, deadline=deadline, limit=REAP_BATCH) == REAP_BATCH
 
     def _take_back_forgotten(self, leadership: Leadership) -> bool:
-        """Of a broker that was emptied: what is queued has no message any more. Messages that got through since carry a
-        spent fence."""
+        """Take back queued triggers after the broker was emptied: they have no message any more. Messages that got
+        through since carry a spent fence."""
         if self._forgot():
             self._forgot_at = database_now()
             log.warning("broker forgot", cause="it was emptied, or came back without its data")
@@ -358,7 +361,7 @@ class Cycle:
         return taken == REAP_BATCH
 
     def close(self) -> None:
-        """Hand the lease over, if the database can be reached; otherwise it expires by itself."""
+        """Hand over the lease, if the database can be reached; otherwise the lease expires by itself."""
         for thread in self._threads:
             thread.close()
         try:

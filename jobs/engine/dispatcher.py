@@ -1,7 +1,8 @@
-"""Dispatch: queue what may go next, then publish it (DESIGN §6.3, §8).
+"""Dispatch: queue the triggers that may go next, then publish them (DESIGN §6.3, §8).
 
-``queued`` commits first, then the message leaves. Killed between the two, the row waits for reap. When the broker
-refuses, the rows are handed back at once; copies that got through after all carry a spent fence and do nothing.
+``queued`` is committed first, then the message is sent. If the process is killed between the two, the row waits for
+reap. When the broker refuses, the rows are handed back at once. Copies that reached the broker after all carry a spent
+fence and do nothing.
 """
 
 import logging
@@ -24,24 +25,26 @@ from jobs.wakeups import wake_pull_workers
 
 log = get_logger()
 
-#: While no more triggers of a type than this are queued, each has a message of its own, so that all workers share them;
-#: beyond it messages grow with the square, up to the batch size, because each costs its worker three commits. What
-#: counts is the queue, not the one dispatch: many small ones would fill it with messages faster than workers take them.
-#: But a worker runs the triggers of one message at once where their handler is asynchronous: of those a full queue,
-#: which says that more is due than its workers keep up with, gets messages as large as may be. So does a broker that is
-#: slow: it, and not the handlers, then bounds how many messages a worker takes.
+#: While no more triggers of a type than this are queued, each has a message of its own, so that all workers share them.
+#: Beyond that, messages grow with the square of the number queued, up to the batch size, because each message costs its
+#: worker three commits. The length of the queue counts, not the size of one dispatch: many small dispatches would fill
+#: the queue with messages faster than workers take them. Where the handler is asynchronous, a worker runs the triggers
+#: of one message at once. If the queue of such a type is full, more is due than its workers keep up with, so its
+#: messages are as large as allowed. They are also as large as allowed while the broker is slow: then the broker, and
+#: not the handlers, bounds how many messages a worker takes.
 SINGLE_MESSAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
     """How one job type is served: its ``max_in_flight`` (None: unlimited), the most triggers a message takes, and
-    whether a worker runs those at once.
+    whether a worker runs these at once.
 
     ``pull``: its workers ask for queued triggers; nothing is published. ``askers``: the tenants whose pull workers ask
-    for what is queued of a type of Celery's; while ``unheard``, as no Celery worker takes its messages, what is theirs
-    is not published either: the broker would fill with messages of what was long done (ADR 18). What is other tenants'
-    then waits: nobody takes it, and it would fill the queue.
+    for queued triggers of a type that Celery workers serve too. ``unheard``: no Celery worker takes the type's
+    messages. Then the triggers of ``askers`` are not published either: the broker would fill with messages of triggers
+    that were done long ago (ADR 18). The triggers of other tenants then wait: no worker takes them, and they would fill
+    the queue.
     """
 
     max_in_flight: int | None
@@ -52,7 +55,7 @@ class QueueConfig:
     unheard: bool = False
 
     def publishes(self, tenant_id: int) -> bool:
-        """Whether what is queued of the tenant gets a message."""
+        """Whether queued triggers of the tenant get a message."""
         return not self.pull and not (self.unheard and tenant_id in self.askers)
 
     def bars(self, tenant_id: int) -> bool:
@@ -60,13 +63,13 @@ class QueueConfig:
         return self.unheard and bool(self.askers) and tenant_id not in self.askers
 
     def is_asked_for(self, tenant_id: int) -> bool:
-        """Whether pull workers may wait for what is queued of the tenant."""
+        """Whether pull workers may wait for queued triggers of the tenant."""
         return self.pull or tenant_id in self.askers
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One Celery message: a batch of one job type's triggers, each with its fence; all of them ``urgent``, or none."""
+    """One Celery message: a batch of one job type's triggers, each with its fence. All are ``urgent``, or none is."""
 
     job_type: str
     tokens: tuple[ClaimToken, ...]
@@ -74,7 +77,7 @@ class Message:
 
 
 class PublishError(Exception):
-    """The broker did not take the messages, or not surely all of them."""
+    """The broker did not take the messages, or it is not sure that it took all of them."""
 
 
 def dispatch(
@@ -88,8 +91,8 @@ def dispatch(
     publish: Callable[[Sequence[Message]], None],
     slow: bool = False,
 ) -> dispatch_store.Dispatched:
-    """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``; ``slow``: the
-    broker takes long for each."""
+    """Dispatch once, up to ``limit`` triggers. ``publish`` sends messages or raises ``PublishError``. ``slow``: the
+    broker takes long for each message."""
     result = dispatch_store.dispatch(
         memory=memory,
         leadership=leadership,
@@ -137,20 +140,20 @@ def messages(
     depths: Mapping[str, int],
     full: Container[str],
 ) -> list[Message]:
-    """Group what was queued into messages: one trigger each when little is due, up to the type's batch size.
+    """Group queued triggers into messages: one trigger each when little is due, up to the type's batch size.
 
-    ``depths`` says of each job type how many are queued, these included; ``full`` names those whose queues have no room
-    left. A trigger travels alone when it is suspect, since it may take its process with it; and when it may be started
-    once only, unless all of a message start together anyway: what waited its turn in a process that died would be lost
-    without having been started.
+    ``depths``: how many triggers of each job type are queued, these included. ``full``: the job types whose queues have
+    no room left. A suspect trigger travels alone, since it may end its process. A trigger that may be started only once
+    also travels alone, unless all triggers of a message start together anyway: if it waited for its turn in a process
+    that died, it would be lost without having been started.
     """
     kept = engine_settings().reserved_slots > 0
 
     def kind_of(item: Queued) -> tuple[str, bool]:
-        """Its job type; and where workers keep slots for urgent work, whether it is none. That comes last."""
+        """Its job type, and whether it is ordinary where workers keep slots for urgent work. Ordinary sorts last."""
         return item.job_type, kept and not item.urgent
 
-    # Stable: it keeps the order of dispatch within a type.
+    # The sort is stable: it keeps the order of dispatch within a type.
     by_type = sorted(queued, key=kind_of)
     found = []
     for (job_type, ordinary), group in groupby(by_type, key=kind_of):
@@ -165,7 +168,7 @@ def messages(
 
 
 def _packs(items: Sequence[Queued], size: int, *, at_once: bool) -> list[list[ClaimToken]]:
-    """Packs of up to ``size`` in the order in which their first ones were dispatched."""
+    """Packs of up to ``size`` triggers, in the order in which their first triggers were dispatched."""
     packs: list[list[ClaimToken]] = []
     shared: list[ClaimToken] = []
     for item in items:

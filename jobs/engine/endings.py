@@ -1,9 +1,9 @@
-"""The line of each attempt that ended, and of each trigger that ended without one (docs/operations.md, "Logs"); and the
+"""The log lines of attempts that ended, and of triggers that ended without one (docs/operations.md, "Logs"), and the
 spans of those attempts (docs/traces.md).
 
-The event is what became of the trigger. A process writes at most ten such lines a second, and each says how many it
-stands for: ``attempts``, or ``triggers``. At the level DEBUG there is one for each. The error's message is in none of
-them: it holds what handlers and targets say, such as the value that ``int`` refused.
+The event says how the trigger went on. A process writes at most ten such lines a second, and each says how many it
+stands for: ``attempts``, or ``triggers``. At the level DEBUG each attempt or trigger has its own line. No line has the
+error's message: the message repeats values from handlers and targets, such as the value that ``int`` refused.
 """
 
 import logging
@@ -19,10 +19,10 @@ from jobs.telemetry.traces import send_the_rest
 from jobs.telemetry.traces.w3c import TraceContext
 
 log = get_logger()
-#: What is asked for levels, once an attempt: structlog's own takes a microsecond to answer.
+#: The logger to ask for levels, once per attempt: structlog's own takes a microsecond to answer.
 _logger = logging.getLogger(NAME)
 STALE = "stale"
-#: What is told of an attempt by the state that its trigger came to.
+#: The event of an ended attempt, by the state that its trigger came to.
 _VERBS = {
     TriggerState.SUCCEEDED: "succeed",
     TriggerState.RETRYING: "retry",
@@ -33,13 +33,13 @@ _LEVELS = {"bury": logging.WARNING, STALE: logging.WARNING, "reap": logging.WARN
 
 
 class Told(Protocol):
-    """What a line is made of, once it is written."""
+    """The source of a line's keys, which are made when the line is written."""
 
     def keys(self, count: int) -> dict[str, Any]: ...
 
 
 class Ended(NamedTuple):
-    """An attempt of the claimed ``row``, as it was written: when its handler ran, and what trace it is part of."""
+    """An attempt of the claimed ``row``, as it was written: when its handler ran, and its trace."""
 
     row: Any
     finish: Finish
@@ -62,7 +62,7 @@ class Ended(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """An attempt whose lease expired: its ``row`` of ``expired_leases``, and what it was ``reaped`` as."""
+    """An attempt whose lease expired: its ``row`` of ``expired_leases``, and ``reaped``, the result of its reap."""
 
     row: Any
     reaped: Any
@@ -75,7 +75,7 @@ class Lost(NamedTuple):
 
 
 class Unstarted(NamedTuple):
-    """A trigger that no attempt was made at. ``about`` says why."""
+    """A trigger without an attempt. ``about`` says why."""
 
     trigger_id: Any
     about: dict[str, str]
@@ -100,7 +100,7 @@ def _of_attempt(row: Any, seconds: float) -> dict[str, Any]:
 
 
 def tell(ended: Ended, state: TriggerState | None) -> None:
-    """Tell of an ended attempt whose trigger came to ``state``; None: it was not ours any more."""
+    """Tell of an ended attempt whose trigger came to ``state``; None: the trigger was not ours any more."""
     if state is None:
         _tell(STALE, ended._replace(is_stale=True))
     else:
@@ -120,7 +120,7 @@ def tell_unstarted(verb: str, trigger_id: Any, **about: str) -> None:
 
 
 def tell_the_rest() -> None:
-    """Write what is left to tell of: the process is about to end."""
+    """Write the lines and spans that are left: the process is about to end."""
     _sampled().flush()
     send_the_rest()
 

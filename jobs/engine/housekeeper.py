@@ -1,7 +1,7 @@
-"""Housekeeping by the leader: tell of events, complete finished jobs, keep partitions and counts, purge retention.
+"""Housekeeping by the leader: tell of events, complete finished jobs, keep partitions and counts, purge old rows.
 
-Every chore is a step of its own (``jobs.engine.steps``), bounded, and may be repeated; what one pass leaves the next
-one takes.
+Every chore is a step of its own (``jobs.engine.steps``). It is bounded and may be repeated: the next pass takes the
+work that one pass leaves.
 """
 
 import time
@@ -31,23 +31,23 @@ log = get_logger()
 TELL_EVERY_SECONDS = 1.0
 END_RUNS_EVERY_SECONDS = 1.0
 COMPLETE_EVERY_SECONDS = 1.0
-#: While on-time work fills whole batches, finished jobs wait so long at most: nothing depends on their status.
+#: While on-time work fills whole batches, finished jobs wait at most this long: nothing depends on their status.
 COMPLETE_AT_LAST_SECONDS = 10.0
 PARTITIONS_EVERY_SECONDS = 3600.0
 PURGE_EVERY_SECONDS = 60.0
 SIGN_EVERY_SECONDS = 60.0
 ROLL_UP_EVERY_SECONDS = NAME_EVERY_SECONDS = 60.0
-#: The forecast; between two slices of it the rest of its thread has its turns.
+#: The forecast. Between two of its slices the other steps of its thread have their turns.
 FORECAST_EVERY_SECONDS, FORECAST_AGAIN_SECONDS = 900.0, 0.25
 PURGE_SAMPLES_EVERY_SECONDS = 600.0
-#: What takes longer than usual and may, as it comes seldom.
+#: Budget of steps that may take longer than usual because they come seldom.
 LONG = timedelta(minutes=1)
 #: A full batch means more is waiting: come back soon, but let the others have their turn first.
 PURGE_AGAIN_SECONDS = 0.2
 BATCH = 1000
-#: Runs of workflows, each cancelled by two transactions.
+#: Runs of workflows cancelled in one pass, each by two transactions.
 RUNS = 100
-#: A message that lay in Postgres for so long has been overtaken by others of its triggers (``brokerless``).
+#: A message that lay in Postgres for this long has been overtaken by other messages of its triggers (``brokerless``).
 UNTAKEN = timedelta(hours=1)
 _START = UUID(int=0)
 
@@ -129,7 +129,7 @@ class Housekeeper:
     def _end_runs(_: Any) -> bool:
         ended = workflows.cancel_due(limit=RUNS)
         if ended:
-            wake_beats()  # of what waited for these
+            wake_beats()  # for work that waited for these
         return ended == RUNS
 
     def _complete(self, _: Any) -> bool:

@@ -1,11 +1,11 @@
 """Leadership of one beat: take, keep and hand over the lease (DESIGN §6).
 
-A lease decides who works, never what is true: every leader write proves its term in SQL, and each is a compare-and-set
-besides, so a deposed leader that wakes up late changes nothing, and two leaders at once are merely wasteful.
+The lease decides which beat works, never what is true. Every leader write proves its term in SQL, and is also a
+compare-and-set. So a deposed leader that wakes up late changes nothing, and two leaders at once are merely wasteful.
 
-No lock stops a leader. A lease with a locked row can be neither prolonged nor taken: once it has run out, beats lead
+No lock stops a leader. A lease with a locked row can be neither prolonged nor taken. Once it has run out, beats lead
 without a term until the lock is gone, as they do without election. A beat whose dispatch keeps failing gives its lease
-up to others and leaves it to these for a while.
+up and leaves it to other beats for a while.
 """
 
 import math
@@ -21,17 +21,17 @@ from jobs.store.leases import Leadership
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: A beat that finds the lease locked looks again this soon.
+#: A beat that finds the lease locked tries again this soon.
 LOCKED_SECONDS = 1.0
-#: After giving its lease up a beat takes it for so long only if it stays free for longer than others need to look.
+#: For this long after giving its lease up, a beat takes it only if it stays free for longer than others need to look.
 ABSTAIN_SECONDS = 15.0
 
 
 class Leader:
-    """Holds at most one leadership. ``election`` off means: always lead, without a term.
+    """Holds at most one leadership. Without ``election`` it always leads, without a term.
 
-    ``inheritances`` goes up whenever a leadership begins that another may have left with work half done.
-    ``unattended_seconds``: for so long at most nobody led before the last of these.
+    ``inheritances`` goes up whenever a leadership begins and another leader may have left work half done.
+    ``unattended_seconds``: before the last of these, no beat led for at most this long.
     """
 
     def __init__(self, *, lease: timedelta, election: bool = True) -> None:
@@ -47,13 +47,13 @@ class Leader:
 
     @staticmethod
     def holder() -> str:
-        """A name no other process has, even after this one died and its pid was given away."""
+        """A name that no other process has, even after this one died and its pid was reused."""
         return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:12]}"
 
     def lead(self) -> Leadership | None:
-        """The present leadership, renewed or newly taken; None while another leads. Raises what the database raises.
+        """The present leadership, renewed or newly taken; None while another leads. Raises the database's errors.
 
-        Renews at a third of the lease. The process clock only spaces the renewals; expiry is the database's to say.
+        Renews at a third of the lease. The process clock only spaces the renewals; the database decides the expiry.
         """
         if not self._election or (self._leadership and time.monotonic() < self._renew_after):
             return self._leadership
@@ -68,22 +68,22 @@ class Leader:
         return leadership
 
     def step_down(self) -> None:
-        """Forget the leadership, without a word to the database: it cannot be reached, or says we no longer lead."""
+        """Forget the leadership without telling the database: it cannot be reached, or says that it is over."""
         if self._election:
             self._leadership = None
 
     @property
     def leadership(self) -> Leadership | None:
-        """The present leadership as far as is known; its writes prove whether it still is."""
+        """The present leadership as far as is known; its writes prove whether it still holds."""
         return self._leadership
 
     def give_up(self) -> None:
-        """Leave the lease to others, as dispatch fails here; take it again soon only if no other beat does."""
+        """Leave the lease to other beats, as dispatch fails here. Take it again soon only if no other beat does."""
         if not self._election:
             return
         self.hand_over()
         self._abstains_until = time.monotonic() + ABSTAIN_SECONDS
-        self._holder = ""  # what we left is another's work by now
+        self._holder = ""  # the work left behind is another beat's by now
 
     def hand_over(self) -> None:
         """Release the lease so that another beat starts at once. May be repeated."""
@@ -97,7 +97,7 @@ class Leader:
         return self._wait * random.uniform(0.7, 1.0)  # noqa: S311
 
     def _renewed(self) -> tuple[Leadership, bool] | None:
-        """The leadership that goes on and whether its lease is locked; None: there is none, or it is over."""
+        """The continued leadership and whether its lease is locked; None: there is no leadership, or it is over."""
         if self._leadership is None or self._leadership.term is None:
             return None
         locked = leases.renew(self._leadership, duration=self._duration)
@@ -117,7 +117,7 @@ class Leader:
             log.info("lead", term=taken.term, holder=self._holder)
             if taken.abandoned:
                 self.inheritances += 1
-                # A leader that died had renewed at most a lease before it ran out.
+                # A leader that died had renewed the lease at most one lease duration before it ran out.
                 free_for = taken.free_for
                 self.unattended_seconds = (
                     math.inf if free_for is None else (self._duration + free_for).total_seconds()

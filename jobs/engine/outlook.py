@@ -1,7 +1,7 @@
-"""The forecast of the next day that the leader keeps: a walk over all jobs in small slices, then a row a tenant.
+"""The forecast of the next day that the leader keeps: a walk over all jobs in small slices, then one row per tenant.
 
-A slice takes some ten milliseconds and then rests, so that neither dispatch nor what shares its thread is delayed; a
-walk that fails begins anew. Nothing depends on what it writes.
+A slice takes some ten milliseconds. Then the walk rests, so that it delays neither dispatch nor the other steps of its
+thread. A walk that fails starts again from the beginning. Nothing depends on the rows that it writes.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Outlooks:
         self._forecast: Forecast | None = None
 
     def step(self, _: Any = None) -> bool:
-        """Whether there is more of the walk."""
+        """Do one slice. Returns whether there is more of the walk."""
         if self._busy():
             return self._forecast is not None
         if self._forecast is None:

@@ -1,9 +1,10 @@
 """Publishing messages to the broker: one connection, one pipelined batch, every wait bounded.
 
-Messages are plain Celery protocol 2 with the few headers a worker reads; building them by hand instead of
-``apply_async`` makes publishing several times cheaper. After any error the connection is dropped: what a half-sent
-batch left behind carries fences that are spent once the dispatcher hands the triggers back. Redis says of each message
-that it has it; RabbitMQ is asked to (``confirms``), and a batch is published when it has said so of all.
+Messages are plain Celery protocol 2 with the few headers that a worker reads. Building them by hand instead of with
+``apply_async`` makes publishing several times cheaper. After any error the connection is dropped. Messages that a
+half-sent batch left behind carry fences that are spent once the dispatcher hands the triggers back. Redis acknowledges
+each message. RabbitMQ is asked to confirm (``confirms``), and a batch is published when RabbitMQ has confirmed all of
+it.
 """
 
 import time
@@ -20,15 +21,15 @@ from jobs.models.fields import new_id
 from jobs.telemetry import Outage, get_logger
 
 log = get_logger()
-#: After a failed connect, how long the broker is taken to be away before the next try.
+#: After a failed connect, how long the broker counts as away before the next try.
 RETRY_AFTER_SECONDS = 1.0
-#: With another way for messages, no more than a part in so many of the time is spent on trying: a broker that hangs
-#: lets each try wait for seconds.
+#: With another way for messages, trying takes at most one part in this many of the time: each try at a broker that
+#: hangs waits for seconds.
 TRYING_PART = 10
-#: A broker that takes longer for what is published at once is slow.
+#: A broker that takes longer than this for one batch of messages is slow.
 SLOW_SECONDS = 0.1
 AMQP = ("amqp", "pyamqp")
-#: For RabbitMQ to have a whole batch on its disks.
+#: Time for RabbitMQ to have a whole batch on its disks.
 CONFIRM_SECONDS = 5.0
 _EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
@@ -36,7 +37,7 @@ _EMBED: dict[str, None] = {"callbacks": None, "errbacks": None, "chain": None, "
 class Publisher:
     """Publishes to the queues of ``app``'s broker; not thread-safe, one per process.
 
-    ``instead`` takes messages while the broker is away, or None: then nothing can be published.
+    ``instead`` takes messages while the broker is away; None: nothing can be published then.
     """
 
     def __init__(self, app: Celery, *, instead: Callable[[Sequence[Message]], None] | None = None) -> None:
@@ -54,11 +55,11 @@ class Publisher:
         return self._connected() or self._instead is not None
 
     def is_slow(self) -> bool:
-        """Whether the broker took long for the last messages. Workers then wait as long for each."""
+        """Whether the broker took long for the last messages. Workers then wait as long for each message."""
         return self._took_seconds > SLOW_SECONDS
 
     def _connected(self) -> bool:
-        """Whether the broker is there; tries at most once a second, with a bounded wait."""
+        """Whether the broker is connected; tries at most once a second, with a bounded wait."""
         if self._producer is not None:
             return True
         since = time.monotonic()
@@ -77,12 +78,12 @@ class Publisher:
         return True
 
     def _failures(self) -> tuple[type[BaseException], ...]:
-        """Of a channel, too: RabbitMQ refuses a queue that is there and of another type."""
+        """Errors of a channel count, too: RabbitMQ refuses a queue that exists already with another type."""
         broker = self._app.connection_for_write()
         return (OSError, KombuError, *broker.connection_errors, *broker.channel_errors)
 
     def _connect(self) -> None:
-        # One by one they would be waited for (CELERY_BROKER_TRANSPORT_OPTIONS).
+        # Otherwise each message's confirm would be waited for (CELERY_BROKER_TRANSPORT_OPTIONS).
         together = {"confirm_publish": False} if self._app.conf.broker_url.startswith(AMQP) else {}
         self._connection = self._app.connection_for_write(connect_timeout=2, transport_options=together)
         self._connection.ensure_connection(max_retries=1, interval_start=0.1, timeout=3)
@@ -94,7 +95,7 @@ class Publisher:
         log.info("broker connected")
 
     def __call__(self, messages: Sequence[Message]) -> None:
-        """Publish all, pipelined where the transport can. Raises ``PublishError``; some may have been sent then."""
+        """Publish all messages, pipelined where the transport can. Raises ``PublishError``; some may be sent then."""
         if not self._connected() or self._producer is None or self._connection is None:
             if self._instead is None:
                 count("publish_failures")
@@ -116,7 +117,7 @@ class Publisher:
 
     def _send(self, message: Message) -> None:
         task = f"jobs.{message.job_type}"
-        task_id = str(new_id())  # its time tells the admin where to look for its attempts
+        task_id = str(new_id())  # its time tells the admin where to look for the attempts
         items = [(str(token.id), token.fence) for token in message.tokens]
         assert self._producer is not None
         self._producer.publish(

@@ -1,9 +1,9 @@
-"""Reap: recover what crashed workers and lost messages left behind (DESIGN §6.4, §7).
+"""Reap: recover the triggers that crashed workers and lost messages left behind (DESIGN §6.4, §7).
 
-An expired lease counts as a crash of the trigger's worker and follows the same rule as any failure. Only a trigger
-that its worker had claimed alone is charged for the crash, since in a batch the cause is unknown; and a worker that was
-killed after it was told to stop did not crash. Each call is bounded and may be repeated; two reapers at once find the
-fence moved and do nothing.
+An expired lease counts as a crash of the trigger's worker and follows the same rule as any failure. Only a trigger that
+its worker had claimed alone is charged for the crash, since in a batch the cause is unknown. A worker that was killed
+after it was told to stop did not crash. Each call is bounded and may be repeated. If two reapers run at once, one finds
+that the fence has moved and does nothing.
 """
 
 import time
@@ -21,23 +21,22 @@ from jobs.store.reap import Recovery
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: The state of a statement that waited for a lock for as long as it may.
+#: The SQLSTATE of a statement that waited for a lock for as long as it may.
 LOCKED = "55P03"
 
-#: The reaper looks once a second, and may be late. So a shorter gap or leap tells nothing, however short leases are:
-#: those of three seconds were never reaped.
+#: The reaper looks once a second, and may be late. So a shorter gap or leap means nothing, however short leases are.
+#: Without these limits, leases of three seconds were never reaped.
 MIN_GAP_SECONDS, MIN_LEAP_SECONDS = 3.0, 1.0
 
 
 class Patience:
-    """Lets workers renew before their leases count as over: a reaper that could not ask for a while cannot tell a
-    worker that died from one that could not renew either (the database was away), or whose lease a step of the clock
-    ended.
+    """Lets workers renew before their leases count as over. A reaper that could not ask for a while cannot tell a dead
+    worker from one that could not renew either (the database was away), or whose lease a step of the clock ended.
 
-    A worker that lives renews within a third of its lease, and tries each second while it cannot; half a lease is time
-    enough. So a successor waits only if there was no leader for longer than half a lease: or leaders that die one soon
-    after another would keep all that is to be reaped waiting. ``lease`` is the workers'. Process clocks are only asked
-    how much time went by.
+    A living worker renews within a third of its lease, and tries each second while it cannot; half a lease is time
+    enough. So a successor waits only if there was no leader for longer than half a lease. Otherwise leaders that die
+    soon after one another would keep everything that must be reaped waiting. ``lease`` is the workers'. Process clocks
+    only measure how much time went by.
     """
 
     def __init__(self, *, lease: timedelta, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -47,8 +46,8 @@ class Patience:
         self._waits_until = 0.0
 
     def allows(self, *, now: datetime, unattended_seconds: float | None = None) -> bool:
-        """Whether expired leases are over. ``now`` is the database's time; ``unattended_seconds``, of a leader that
-        succeeds another and looks for the first time: for how long nobody may have looked.
+        """Whether expired leases are over. ``now`` is the database's time. ``unattended_seconds`` is given by a leader
+        that succeeds another and looks for the first time: for how long no leader may have looked.
         """
         moment = self._monotonic()
         cause = (
@@ -94,8 +93,8 @@ def reap_leases(*, leadership: Leadership, limit: int) -> int:
 
 
 def _groups(rows: Iterable[Any]) -> dict[str, list[Recovery]]:
-    """By the transaction that carries it out: the end of a workflow's task waits for its run, so each tenant's are by
-    themselves; all else is under the empty name, and comes first.
+    """Group the recoveries by transaction. The end of a workflow's task waits for its run, so each tenant has a group
+    of its own for these. All other recoveries are under the empty name, and come first.
     """
     groups: dict[str, list[Recovery]] = {"": []}
     for row in rows:
@@ -107,7 +106,7 @@ def _groups(rows: Iterable[Any]) -> dict[str, list[Recovery]]:
 
 
 def reap_messages(*, leadership: Leadership, deadline: timedelta, limit: int) -> int:
-    """Take back up to ``limit`` triggers whose messages were not claimed by ``deadline``. Returns how many."""
+    """Take back up to ``limit`` triggers whose messages were not claimed within ``deadline``. Returns how many."""
     lost = reap_store.reap_queued(leadership=leadership, deadline=deadline, limit=limit)
     for row in lost:
         tell_unstarted("reap", row.id, state="pending", cause="message never claimed")

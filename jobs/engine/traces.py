@@ -1,9 +1,9 @@
-"""The trace that an attempt is part of, and the spans that tell of it (docs/traces.md).
+"""The trace that an attempt is part of, and the spans of the attempt (docs/traces.md).
 
-Spans are recorded where attempts end, out of the instants that the trigger's row holds: a beat's turn, a dispatch and a
-claim have nothing to record. All ids follow from those of the trigger and the attempt, so any process may record any
-span: a worker, the web process that a pull worker reports to, the beat that reaps. Instants are the database's; what a
-process measured itself is added to that of the claim.
+Spans are recorded where attempts end, from the instants in the trigger's row. A beat's turn, a dispatch and a claim
+have nothing to record. All ids follow from those of the trigger and the attempt, so any process may record any span: a
+worker, the web process that a pull worker reports to, the beat that reaps. Instants are the database's. Times that a
+process measured itself are added to the instant of the claim.
 """
 
 import time
@@ -40,10 +40,11 @@ class Ran(NamedTuple):
 
 
 def trace_of(row: Any) -> TraceContext | None:
-    """The trace that the attempt of the claimed ``row`` is part of, with its handler's span: what is sent on.
+    """The trace that the attempt of the claimed ``row`` is part of, with its handler's span: the context to pass on.
 
-    It is the one of whoever asked for the trigger, recorded or not. A trigger that nobody asked for, or in no trace,
-    has one of its own if that is recorded; one for each time that it is replayed. Tasks of a workflow's run share one.
+    It is the trace of the caller that asked for the trigger, recorded or not. A trigger that no caller asked for, or
+    whose caller had no trace, has a trace of its own if that is recorded, and another one for each replay. Tasks of a
+    workflow's run share one trace.
     """
     caller = w3c.recall(row.trace) if row.trace is not None else None
     recorder = traces.recorder()
@@ -59,7 +60,7 @@ def trace_of(row: Any) -> TraceContext | None:
 
 
 def record_ended(row: Any, trace: TraceContext | None, finish: Finish, state: TriggerState, ran: Ran) -> None:
-    """Record the attempt of the claimed ``row``, whose trigger came to ``state`` just now; ``trace``: ``trace_of``."""
+    """Record the attempt of the claimed ``row``, whose trigger is in ``state`` now; ``trace``: from ``trace_of``."""
     if (recorder := traces.recorder()) is None or trace is None or not trace.is_sampled:
         return
     try:
@@ -71,7 +72,7 @@ def record_ended(row: Any, trace: TraceContext | None, finish: Finish, state: Tr
 
 
 def record_lost(row: Any, state: TriggerState, reason: str) -> None:
-    """Record an attempt that was reaped, a ``row`` of ``expired_leases``: whoever made it is gone, or was too late."""
+    """Record an attempt that was reaped, a ``row`` of ``expired_leases``: its worker is gone, or was too late."""
     if (recorder := traces.recorder()) is None or row.attempt_id is None:
         return
     try:
@@ -107,7 +108,7 @@ def _spans_of_lost(attempt: "_Attempt", state: TriggerState, reason: str) -> Ite
 
 
 class _Attempt:
-    """What the spans of an attempt are made of. Each span of the wait before it begins where the one before ended."""
+    """Makes the spans of an attempt. Each span of the wait before it begins where the previous span ended."""
 
     def __init__(self, row: Any, trace: TraceContext) -> None:
         from jobs.telemetry.traces.spans import Span  # only where it is recorded
@@ -120,11 +121,11 @@ class _Attempt:
         self._expected_at = self._expected()
 
     def _expected(self) -> datetime:
-        """From when on the firing was expected: as scheduled, or when it was asked for."""
+        """When the firing was expected: as scheduled, or when it was asked for."""
         row, claimed = self.row, self.row.attempt_started_at
         expected = row.due_at
         if row.attempt_count > 1 and row.replay_count:
-            # Nothing tells when the replay was asked for, once an attempt has failed: from its first claim on.
+            # Once an attempt has failed, nothing tells when the replay was asked for: take its first claim.
             expected = min(row.due_at, claimed + getattr(row, "ran", timedelta()) - row.elapsed)
         elif row.attempt_count > 1:
             expected = row.scheduled_for if row.origin in _DUE_AS_SCHEDULED else self._created
@@ -187,7 +188,7 @@ class _Attempt:
 
 
 def _own_ids(row: Any) -> tuple[str, str]:
-    """The id of a trigger's own trace, or of its workflow run's, and of its firing's span."""
+    """The ids of a trigger's own trace, or of its workflow run's trace, and of its firing's span."""
     digest = blake2b(row.id.bytes + row.replay_count.to_bytes(4, "big"), digest_size=24).hexdigest()
     if row.workflow_run_id is not None:
         return blake2b(row.workflow_run_id.bytes, digest_size=16).hexdigest(), digest[32:]
@@ -203,7 +204,7 @@ def _handler_id(row: Any) -> str:
 
 
 def _kind_of(job_type: str) -> str:
-    """Whether somebody else's span follows from the handler's: the target's, or that of whoever takes the message."""
+    """Whether another party's span follows from the handler's: the target's, or the span of the message's taker."""
     try:
         known = registry.get(job_type)
     except UnknownJobType:  # a tenant declared it, for its pull workers

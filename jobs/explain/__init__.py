@@ -1,7 +1,7 @@
-"""Explain: why something waits, said by the rules and the figures that dispatch goes by.
+"""Explain: why something waits, by the rules and the figures that dispatch uses.
 
-``explain_trigger`` and ``explain_job`` name every gate, ``tenant_usage`` how much of its quotas a tenant uses. Reads
-alone: whatever is said here was true at one moment, and changes nothing.
+``explain_trigger`` and ``explain_job`` name every gate; ``tenant_usage`` says how much of its quotas a tenant uses.
+They only read: each answer was true at one moment, and changes nothing.
 """
 
 from jobs.explain.job import explain_job

@@ -1,8 +1,8 @@
 """Which trigger of a job keeps its other firings from running: the one to look at first.
 
-By ``overlap_policy: skip`` a firing is skipped while another of its job is unfinished, and a firing that waits for its
-retry is. One failure with a long ladder of retries so costs every firing until the ladder's end; the skipped ones alone
-do not say why.
+By ``overlap_policy: skip`` a firing is skipped while another of its job is unfinished. A firing that waits for its
+retry is unfinished. So one failure with a long series of retries costs every firing until the series ends. The skipped
+firings alone do not say why.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from jobs.core.policies import OverlapPolicy
 from jobs.core.states import TriggerState
 from jobs.models import Job, Trigger
 
-#: As many are named, the oldest first.
+#: At most so many triggers are named, the oldest first.
 MAX_NAMED = 5
 #: Firings before a skipped one that are looked at.
 MAX_LOOKED_AT = 1_000
@@ -19,7 +19,7 @@ _COLUMNS = ("id", "job_id", "scheduled_for", "due_at", "state", "attempt_count",
 
 
 def unfinished_starts(job: Job) -> list[Trigger]:
-    """The job's triggers that are retrying, queued or running, the oldest first: what may keep others from going."""
+    """The job's triggers that are retrying, queued or running, the oldest first. They may keep others from going."""
     found: list[Trigger] = []
     for phase in ("retrying", "in_flight"):
         of_phase = Trigger.objects.filter(job_id=job.id, phase=phase).order_by("scheduled_for")
@@ -46,7 +46,7 @@ def skipping(job: Job, latest: Sequence[Trigger]) -> tuple[Trigger, int] | None:
 
 
 def overlapped_by(trigger: Trigger) -> list[Trigger]:
-    """The triggers of its job for which one was skipped: those that were under way at that moment, the oldest first."""
+    """The triggers for which ``trigger`` was skipped: those of its job that were then under way, the oldest first."""
     if (trigger.state, trigger.reason) != (TriggerState.SKIPPED, "overlap") or trigger.finished_at is None:
         return []
     at = trigger.finished_at

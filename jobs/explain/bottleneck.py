@@ -1,7 +1,7 @@
-"""Why a trigger is late though every gate is open at the moment: what was full in the last minute, and how long yet.
+"""Why a trigger is late though every gate is open now: the limit full in the last minute, and the time still left.
 
-A slot that ends is given away within a turn, so whoever looks mostly finds a little room. What was counted since the
-minute before tells more: how many firings started, and how many handlers that kept busy. An estimate, for people.
+A slot that becomes free is given away within a turn, so a look mostly finds a little room. The counts since the minute
+before tell more: how many firings started, and how many handlers they kept busy. An estimate, for people.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,15 @@ from jobs.explain.gate import counted, span
 from jobs.handlers import registry
 from jobs.store.insight import explain as explain_store
 
-#: A limit used to this part was the bottleneck: what it leaves is in use between two looks.
+#: A limit used to this part was the bottleneck: the rest of it is in use between two looks.
 _FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """``gate``: whose limit was full; None: no limit of the tenant's or its job type's was. ``starts_per_second``: of
-    its job type, the tenant's own. ``seconds_left`` until its turn at that pace; None where nothing tells.
+    """``gate``: the gate whose limit was full; None: no limit of the tenant or of its job type was.
+    ``starts_per_second``: the tenant's own starts of the job type. ``seconds_left``: until its turn at that pace; None
+    where nothing tells.
     """
 
     gate: str | None
@@ -34,7 +35,7 @@ class Bottleneck:
 
 
 def bottleneck(fact: Any) -> Bottleneck | None:
-    """What makes a late trigger wait its turn; None when nothing of its tenant has started lately. One statement."""
+    """The limit that makes a late trigger wait; None when nothing of its tenant has started lately. One statement."""
     pace = explain_store.pace(tenant_id=fact.tenant_id, job_type=fact.job_type)
     if not pace.all_started:
         return None
@@ -64,7 +65,7 @@ def _uses(fact: Any, pace: Any) -> Iterator[tuple[str, float, str]]:
         yield (
             "tenant_rate",
             used,
-            f"tenant {fact.tenant} started the {rate} a second that its rate limit lets go",
+            f"tenant {fact.tenant} started the {rate} a second that its rate limit allows",
         )
     limit = lower_cap(_types_cap(fact.job_type), fact.operators_cap)
     name = shown_name(fact.job_type)
@@ -81,7 +82,7 @@ def _types_cap(job_type: str) -> int | None:
         return registry.get(job_type).max_in_flight
     except (
         InvalidInput
-    ):  # a tenant's own, which its row may cap; or one that nothing serves, which a gate tells
+    ):  # a tenant's own type, which its row may cap; or one that nothing serves, which a gate tells
         return None
 
 

@@ -1,7 +1,8 @@
-"""How a job became what it is: who paused it, and its versions, read back from the audit trail.
+"""The history of a job: the actor that paused it, and its versions, read back from the audit trail.
 
-A version is the one before with what an edit changed, so the present definition and the trail give all of them, as far
-back as the trail goes. Values that the trail does not keep (payloads, notices, what is long) are those of the present.
+A version is the version before it with the changes of one edit. So the present definition and the trail give all
+versions, as far back as the trail goes. Values that the trail does not keep (payloads, notices, long values) are those
+of the present.
 """
 
 from copy import copy
@@ -21,10 +22,10 @@ MAX_VERSIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that was, or is. ``made_at`` and ``by``: None of the first the trail knows of.
+    """A past or the present version. For the first that the trail knows, ``made_at`` is None and ``by`` is empty.
 
-    ``changed``: what it changed of the version before, ``{field: (before, after)}``; a value is None, as both are,
-    where it is not kept. ``unkept``: fields of ``definition`` that are the present ones, as theirs are not kept.
+    ``changed``: its changes to the version before, ``{field: (before, after)}``; None in place of the pair if the
+    values are not kept. ``unkept``: fields of ``definition`` with the present value, as the version's own is not kept.
     """
 
     number: int
@@ -37,14 +38,14 @@ class Version:
 
 def changes_of(job: Job) -> list[Change]:
     """The newest entries of the audit trail that tell of the job."""
-    # The second condition is what the index is made under.
+    # The index is made under the second condition.
     of_object = Change.objects.filter(object_id=str(job.id), object_id__gt="")
     newest = of_object.order_by("-xid", "-id")[:MAX_CHANGES]
     return [change for change in newest if change.kind == Change.Kind.JOB]
 
 
 def paused_by(job: Job) -> str:
-    """Who paused a paused job, such as ``operator olga``; empty where the trail does not tell any more."""
+    """The actor that paused a paused job, such as ``operator olga``; empty if the trail does not tell any more."""
     for change in changes_of(job):
         told = change.changes.get("status")
         if told:
@@ -81,12 +82,12 @@ def versions_of(job: Job) -> list[Version]:
 
 
 def _undone(job: Job, changes: dict[str, Any]) -> tuple[Job, frozenset[str]]:
-    """The job as it was before ``changes``, and the fields of which that is not known."""
+    """The job as it was before ``changes``, and the fields whose value then is not known."""
     before, lost = copy(job), set()
     for column, told in changes.items():
         try:
             field: Any = Job._meta.get_field(column)
-        except FieldDoesNotExist:  # of a column that is no more
+        except FieldDoesNotExist:  # a column that no longer exists
             continue
         if told is None:
             lost.add(_SHOWN_AS.get(column, column))

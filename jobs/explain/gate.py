@@ -11,9 +11,9 @@ __all__ = ("Gate", "counted", "moment", "span")
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """``detail`` is a sentence with the figures; ``opens_at`` is when it opens, where that is known.
+    """``detail`` is a sentence with the figures; ``opens_at`` is when the gate opens, where that is known.
 
-    ``used`` of ``limit`` for gates that count; ``blockers`` are the triggers that stand in the way, the first few.
+    Gates that count have ``used`` and ``limit``. ``blockers`` are the triggers that stand in the way, the first few.
     """
 
     name: str

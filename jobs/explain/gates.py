@@ -1,8 +1,8 @@
 """The gates that hold for all triggers alike: time, job, tenant, leader, caps, rates and the queue's window.
 
-Each function decides one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch. Where these
-are of all tenants together it says whether there is room, and counts the tenant's own alone: the load of others is
-theirs.
+Each function decides one gate from a row of ``trigger_facts``, by the figures and comparisons of dispatch. Where the
+figures are of all tenants together, the gate says whether there is room and counts only the tenant's own: the load of
+other tenants is their own matter.
 """
 
 from collections.abc import Callable
@@ -45,20 +45,24 @@ def job(fact: Any) -> Gate:
         detail = f"Its job is {status_told(fact.job_status, fact)}."
         return Gate("job", False, detail, opens_at=fact.paused_until)
     if fact.held and not fact.parked:
-        return Gate("job", False, "It is held, as when its job was paused; resuming the job lets it go.")
+        return Gate(
+            "job",
+            False,
+            "It is held, for example because its job was paused; it is released when the job is resumed.",
+        )
     return Gate("job", True, f"Its job is {fact.job_status}.")
 
 
 def status_told(status: str, row: Any) -> str:
-    """``paused until 2030-01-31T02:00:00Z: The target answered 410 Gone``. ``row``: of a job, or the facts of one."""
+    """``paused until 2030-01-31T02:00:00Z: The target answered 410 Gone``. ``row``: a job, or the facts of one."""
     until = f" until {moment(row.paused_until)}" if row.paused_until else ""
     return f"{status}{until}: {row.status_reason.rstrip('.')}" if row.status_reason else f"{status}{until}"
 
 
 def tenant(fact: Any) -> Gate:
     effects = {
-        "suspended": "nothing of it is dispatched, and what falls due waits",
-        "frozen": "what falls due is skipped, and what was tried before waits",
+        "suspended": "nothing of it is dispatched, and due triggers wait",
+        "frozen": "due firings are skipped, and those that were tried before wait",
     }
     effect = effects.get(fact.tenant_status)
     if effect is None:
@@ -136,15 +140,15 @@ def breaker(fact: Any) -> Gate:
         return Gate("breaker", True, f"{whose} is closed.")
     [row] = found
     if row.probe_id == fact.id and fact.state == TriggerState.QUEUED:
-        return Gate("breaker", True, f"{whose} lets this call through, to see whether the target is back.")
+        return Gate("breaker", True, f"{whose} lets this call through, to test whether the target is back.")
     if breakers.admits(row) is Admits.PROBE and fact.state != TriggerState.QUEUED:
         return Gate("breaker", True, f"{whose} is open, and lets one call through now.")
-    since = f"{whose} is open since {moment(row.changed_at)}, as calls of it failed"
+    since = f"{whose} is open since {moment(row.changed_at)}, because calls to it failed"
     if row.state == BreakerState.HALF_OPEN:
         return Gate(
-            "breaker", False, f"{since}: another call tries whether it is back.", blockers=(row.probe_id,)
+            "breaker", False, f"{since}: another call tests whether it is back.", blockers=(row.probe_id,)
         )
-    opens = f"one call tries whether it is back from {moment(row.probe_at)} on"
+    opens = f"one call may test whether it is back from {moment(row.probe_at)}"
     return Gate("breaker", False, f"{since}: {opens}.", opens_at=row.probe_at)
 
 
@@ -156,7 +160,7 @@ def target_rate(fact: Any, limits: Limits, available: Available) -> Gate:
         limit = bucket.per_second if bucket else None
         why = f"{who} is called no faster"
         if bucket is None:  # or it had a rate until just now
-            why = "The tenant had as many at work in a worker process as it may"
+            why = "The tenant reached its limit of attempts in a worker process"
         return Gate("target_rate", False, f"{why}: {turn}.", opens_at=fact.parked_until, limit=limit)
     return _rate("target_rate", who, bucket, fact, available, of_all=True)
 
@@ -172,7 +176,7 @@ def _rate(
         return Gate(
             name,
             True,
-            f"{who}: {figures}; the limits cannot be asked, and each beat counts by itself.",
+            f"{who}: {figures}; the limits cannot be read, and each beat counts by itself.",
             limit=limit,
         )
     used = None if of_all else bucket.burst - tokens
@@ -193,7 +197,7 @@ def type_cap(fact: Any) -> Gate:
         )
     if fact.job_type in fact.disabled_types or (isinstance(kind, JobType) and kind.is_switched_off):
         whose = f" for tenant {fact.tenant}" if fact.job_type in fact.disabled_types else ""
-        detail = f"Job type {kind.name} is switched off{whose}: what is dispatched ends as type_switched_off."
+        detail = f"Job type {kind.name} is switched off{whose}: dispatched triggers end as type_switched_off."
         return Gate("type_cap", True, detail, used=fact.own_in_flight)
     own, limit = fact.own_in_flight, lower_cap(kind.max_in_flight, fact.operators_cap)
     if limit is None:

@@ -1,4 +1,4 @@
-"""Why a job's firings wait: its own state, and every gate of the one that has waited longest."""
+"""Why a job's firings wait: the job's state, and every gate of the firing that has waited longest."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,7 +47,7 @@ class JobExplanation:
         return f"The job is {job.status}; nothing of it waits{runs}."
 
     def representation(self, *, next_fire_at: str | None) -> dict[str, Any]:
-        """As the API shows it, JSON types only."""
+        """The explanation as the API shows it, JSON types only."""
         return JobExplanationShape.of(
             self.job,
             at=self.at,

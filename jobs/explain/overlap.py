@@ -1,8 +1,8 @@
 """The gates that depend on other triggers: misfire, overlap and the concurrency key (DESIGN §8, §9).
 
-Dispatch's own rules decide whether one blocks (``dispatch_decision``); this module words the decision, with
-the figures of ``trigger_facts``. Some gates do not open again: if the policy says that a trigger is not to run, its
-gate says so. A parked trigger is decided by ``room_to_show`` first, as by release.
+Dispatch's own rules decide whether a gate blocks (``dispatch_decision``); this module words the decision, with
+the figures of ``trigger_facts``. Some gates do not open again: if the policy says that a trigger will not run, its gate
+says so. For a parked trigger ``room_to_show`` decides first, as in release.
 """
 
 from typing import Any
@@ -24,10 +24,10 @@ from jobs.explain.gate import Gate, counted, moment, span
 from jobs.store.insight import explain as explain_store
 from jobs.store.insight.explain import DispatchDecision
 
-#: Decisions for which no other trigger, and no policy, was asked.
+#: Decisions that depend on no other trigger and no policy.
 _UNASKED = {
     Decision.HOLD: "It is decided once its job is active.",
-    Decision.JOB_CANCELLED: "It is not decided, as its job has ended.",
+    Decision.JOB_CANCELLED: "It is not decided, because its job has ended.",
     Decision.MOVE: "It is decided once it has its job's new type.",
 }
 
@@ -85,7 +85,7 @@ def overlap(fact: Any, dispatch: DispatchDecision) -> Gate:
 
 
 def _ignored_overlap(fact: Any) -> Gate:
-    """Of one that starts beside the others. It was parked for its concurrency key alone, and comes back as all do."""
+    """The gate of a trigger that starts beside the others. Only its concurrency key parks it; it returns as all do."""
     under_way = counted(fact.others_in_flight, "other trigger")
     unseen = _not_released(fact)
     waits = f"; it waited for its concurrency key{unseen}" if unseen else ""
@@ -99,11 +99,11 @@ def _obstacle(fact: Any, dispatch: DispatchDecision, *, is_full: bool, used: int
         case Decision.SUPERSEDED | Decision.COLLAPSED:
             return "; a newer one that is due runs in its place"
         case Decision.REPLACE:
-            return "; it starts once the others have stopped, as they are asked to"
+            return "; it starts once the others, which are asked to stop, have stopped"
         case Decision.OVERLAP if dispatch.before:
             return f"{_first_in_line(dispatch)}, and it is skipped"
         case Decision.OVERLAP:
-            return f"; it is skipped if {'they are' if used > 1 else 'that is'} still so when dispatch comes to it"
+            return f"; it is skipped if {'they are' if used > 1 else 'that is'} unfinished at its dispatch"
         case Decision.WAIT if not (is_full or dispatch.before):
             return "; an earlier one of the job waits before it"
         case Decision.WAIT:

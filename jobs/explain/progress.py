@@ -10,15 +10,15 @@ from jobs.explain.gate import Gate, counted, moment, span
 from jobs.store.execution import retry_policy_of
 
 _ENDS = {
-    ("skipped", "misfire"): "it could not be dispatched within its grace, and its policy says to let it go",
+    ("skipped", "misfire"): "it could not be dispatched within its grace, and its misfire policy skips it",
     ("skipped", "coalesced"): "a later missed firing ran in its place",
-    ("skipped", "overlap"): "another trigger of its job was unfinished when it was to go",
+    ("skipped", "overlap"): "another trigger of its job was unfinished when it was due to start",
     ("skipped", "collapsed"): "a newer one waited in its place",
     ("skipped", "paused"): "it fell due while its job was paused",
     ("skipped", "frozen"): "it fell due while its tenant was frozen",
     ("dead", "exhausted"): "its retry budget is spent",
-    ("dead", "permanent"): "its handler or its target said that trying again is pointless",
-    ("dead", "poison"): "too many workers died under it",
+    ("dead", "permanent"): "its handler or its target said that a retry cannot help",
+    ("dead", "poison"): "too many workers died while they ran it",
     ("dead", "lost"): "its worker was lost, and at_most_once forbids a second start",
     ("cancelled", "job_cancelled"): "its job was cancelled or deleted",
     ("cancelled", "superseded"): "a newer one of its job took its place",
@@ -48,17 +48,17 @@ def worker(fact: Any) -> Gate:
         kept = _kept(fact)
         return Gate("worker", True, f"{queue} is served by {workers} with room for {room} at once.{kept}")
     if fact.workers_seen_at is None:
-        return Gate("worker", False, f"No worker takes from {queue}, and none has lately.")
+        return Gate("worker", False, f"No worker takes from {queue}, and none has recently.")
     since = f"the last was heard of at {moment(fact.workers_seen_at)}, {span(fact.now - fact.workers_seen_at)} ago"
     return Gate("worker", False, f"No worker takes from {queue}: {since}.")
 
 
 def _kept(fact: Any) -> str:
-    """What workers keep from a trigger that is not urgent."""
+    """A sentence on the slots that workers keep from a trigger that is not urgent."""
     kept = engine_settings().reserved_slots
     if not kept or fact.priority <= LEAST_URGENT:
         return ""
-    return f" Of each worker's room {kept:,} is kept for critical and high, except its last."
+    return f" Each worker keeps {kept:,} of its slots for critical and high, but never its last slot."
 
 
 def running(fact: Any) -> Gate:

@@ -1,6 +1,6 @@
 """Why a trigger waits: every gate between it and running, each passed or blocking.
 
-From one read of the figures; where the policies decide, dispatch's own decision is asked (``dispatch_decision``).
+The figures come from one read. Where the policies decide, dispatch's own decision is asked (``dispatch_decision``).
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from tenants.models import Tenant
 
 @dataclass(frozen=True)
 class _Asked:
-    """The facts by which gates are decided. The rest is read when a gate first asks for it."""
+    """The facts that decide the gates. The rest is read when a gate first asks for it."""
 
     fact: Any
     available: Available
@@ -59,7 +59,7 @@ def _by_dispatch(decide: Callable[[Any, explain_store.DispatchDecision], Gate]) 
     return lambda asked: decide(asked.fact, asked.dispatch_decision)
 
 
-#: In the order in which a trigger meets them.
+#: The gates, in the order in which a trigger meets them.
 GATES: dict[str, _Decide] = {
     "due": _alone(gates.due),
     "misfire": _by_dispatch(overlap.misfire),
@@ -98,7 +98,7 @@ _COUNTS = {
     },
     TriggerState.RUNNING: {"running", "back_off"},
 }
-#: With every gate passed, the leader takes a trigger within a turn; longer than this, something else is amiss.
+#: With every gate passed, the leader takes a trigger within a turn. If it takes longer than this, something is wrong.
 _LONG = timedelta(seconds=10)
 
 
@@ -106,7 +106,7 @@ _LONG = timedelta(seconds=10)
 class Explanation:
     """A trigger as it stood at one moment. ``gates`` is empty once it has ended.
 
-    ``bottleneck``: of one that is late though no gate blocks it, what it waits for.
+    ``bottleneck``: the cause of the wait of a trigger that is late though no gate blocks it.
     """
 
     fact: Any
@@ -129,7 +129,7 @@ class Explanation:
         if self.blocking:
             return " ".join(gate.detail for gate in self.blocking)
         if self.bottleneck is not None:
-            return f"Nothing stands in its way at this moment. {self.bottleneck.detail}"
+            return f"No gate blocks it at this moment. {self.bottleneck.detail}"
         before = self.fact.ahead
         turn = (
             f", after {counted(before, 'trigger', most=explain_store.MAX_AHEAD)} due before it"
@@ -139,14 +139,14 @@ class Explanation:
         late = (
             " It should have by now: see whether /readyz names the broker as away." if self._overdue else ""
         )
-        return f"Nothing stands in its way: the leader's next turn takes it{turn}.{late}"
+        return f"No gate blocks it: the leader's next turn takes it{turn}.{late}"
 
     @property
     def _overdue(self) -> bool:
         return bool(not self.fact.ahead and self.fact.due_at + _LONG < self.fact.now)
 
     def representation(self) -> dict[str, Any]:
-        """As the API shows it, JSON types only."""
+        """The explanation as the API shows it, JSON types only."""
         return TriggerExplanation.of(
             self.fact,
             summary=self.summary,

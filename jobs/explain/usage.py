@@ -1,4 +1,4 @@
-"""How a tenant uses its quotas, and what it got lately of the capacity."""
+"""How a tenant uses its quotas, and its recent share of the capacity."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""How the installation is doing: its figures, kept for a moment, for the judgement and for whoever shows them.
+"""How the installation is doing: its figures, kept for a moment, for the judgement and for the code that shows them.
 
-All of it comes from the database but for whether Redis and the broker answer. These are asked beside, by a thread: one
-that is frozen keeps no page waiting, and counts as away when it has not answered in time.
+All of it comes from the database, except whether Redis and the broker answer. A thread asks these two: a server that is
+frozen keeps no page waiting, and counts as away when it has not answered in time.
 """
 
 import time
@@ -23,17 +23,17 @@ from jobs.store.insight.workers import shared_names
 from tenants.clock import database_now
 from tenants.models import ApiKey, Tenant
 
-#: Looks at the database are so far apart, at what changes slowly so far.
+#: The time between two looks at the database, and between two looks at figures that change slowly.
 KEPT_SECONDS, UPKEEP_SECONDS = 4.0, 30.0
 #: A server that has not answered for so long is away; it is asked again so much after its last answer.
 ANSWER_SECONDS, ASK_AGAIN_SECONDS = 1.0, 4.0
-#: For how long it is told that a beat let firings pass unrated, after that was seen.
+#: How long the figures tell that a beat let firings pass unrated, after that was seen.
 BYPASS_SECONDS = 600.0
 MAX_KEPT = 50
 
 
 def limits_exist() -> bool:
-    """Whether a tenant, a key or a host has a limit of its own; the one all keys have guards against accidents."""
+    """Whether a tenant, a key or a host has a limit of its own. The limit of all keys guards against accidents."""
     return bool(
         any(rule.rate_per_second for rule in targets.rules())
         or Tenant.objects.filter(rate_per_second__isnull=False).exists()
@@ -42,7 +42,7 @@ def limits_exist() -> bool:
 
 
 class Answering:
-    """Whether something answers, asked beside the caller, who waits for ``ANSWER_SECONDS`` the first time at most."""
+    """Whether a server answers, asked in a thread. Callers wait ``ANSWER_SECONDS`` at most for its first answer."""
 
     def __init__(self, ask: Callable[[], bool]) -> None:
         self._ask = ask
@@ -79,8 +79,8 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One look. ``work``: by tenant and type; ``beats``: names of beats that were heard of lately, the leader's among
-    them; ``seen``: the rows it is made of.
+    """The result of one look. ``work``: by tenant and type; ``beats``: names of beats that were heard of lately, the
+    leader's among them; ``seen``: the rows that it is made of.
     """
 
     at: datetime
@@ -92,7 +92,7 @@ class Condition:
 
 
 class Wellbeing:
-    """Conditions, kept for ``KEPT_SECONDS``, by whose triggers are looked at."""
+    """Conditions, kept for ``KEPT_SECONDS``, one for each set of tenants whose triggers are looked at."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -105,7 +105,7 @@ class Wellbeing:
         self.rates = Answering(limits.counted_together)
 
     def look(self, tenant_ids: frozenset[int] | None = None) -> Condition:
-        """How things are, or were a moment ago. ``tenant_ids``: whose triggers count; None: everybody's."""
+        """How things are, or were a moment ago. ``tenant_ids``: the tenants whose triggers count; None: all tenants."""
         with self._lock:
             kept_until, condition = self._kept.get(tenant_ids, (0.0, None))
             if condition is None or time.monotonic() >= kept_until:
@@ -117,7 +117,7 @@ class Wellbeing:
             return condition
 
     def forget(self) -> None:
-        """Look anew the next time."""
+        """Forget all conditions: the next call looks again."""
         with self._lock:
             self._kept.clear()
             self._turns.clear()
@@ -144,14 +144,14 @@ class Wellbeing:
         return Condition(now, figures, work, beats, seen, upkeep)
 
     def _look_at_upkeep(self, settings: EngineSettings) -> tuple[Upkeep, bool]:
-        """What changes slowly, and whether there are rate limits."""
+        """The figures that change slowly, and whether there are rate limits."""
         if self._upkeep is None or time.monotonic() >= self._upkeep[0]:
             found = overview.upkeep(retention=timedelta(days=settings.history_days))
             self._upkeep = (time.monotonic() + UPKEEP_SECONDS, found, limits_exist())
         return self._upkeep[1:]
 
     def _bypassed(self, counts: Mapping[str, int]) -> tuple[str, ...]:
-        """Processes whose count has gone up within ``BYPASS_SECONDS``, as far as was seen."""
+        """Processes whose count was seen to go up within ``BYPASS_SECONDS``."""
         now = time.monotonic()
         for name, count in counts.items():
             before, _ = self._passed.get(name, (count, 0.0))
@@ -208,7 +208,7 @@ def _workers_of(seen: Seen, *, reserved: int) -> tuple[WorkerFigures, ...]:
             name=row.name,
             takes=frozenset(queue.removeprefix("jobs.") for queue in row.queues),
             slots=row.concurrency - min(reserved, row.concurrency - 1),
-            # How much room a pull worker has, and when it asks next, it alone knows.
+            # A pull worker alone knows how much room it has and when it asks next.
             running=row.concurrency if _is_pull(row) else running.get(row.name, 0),
             silent_seconds=0 if _is_pull(row) else row.silent_seconds,
         )
@@ -220,5 +220,5 @@ def _is_pull(worker: object) -> bool:
     return any(is_pull(queue) for queue in worker.queues)  # type: ignore[attr-defined]
 
 
-#: Of this process.
+#: The one of this process.
 wellbeing = Wellbeing()

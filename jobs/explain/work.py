@@ -1,4 +1,4 @@
-"""What there is to do, by job type and by tenant, as figures: in flight, due, how late, and what went wrong."""
+"""The work by job type and by tenant, as figures: in flight, due, how late, and how much went wrong."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
@@ -17,13 +17,13 @@ from jobs.store.insight import overview
 from jobs.store.insight.overview import Lane, Seen, Turns
 from tenants.models import Tenant
 
-#: Of the lanes that are due so many, the latest first, are looked at closely.
+#: So many due lanes are looked at closely, the latest first.
 MAX_LANES = 500
-#: Tenants that are looked at closely: of those late, busy and in trouble so many each.
+#: So many tenants are looked at closely: that are late, that are busy, and that are in trouble.
 MAX_LATE, MAX_BUSY, MAX_TROUBLED = 100, 100, 50
-#: So many are shown.
+#: So many tenants are shown.
 MAX_SHOWN = 20
-#: Lanes of those in which what is due is counted.
+#: In so many lanes of the shown tenants the due triggers are counted.
 MAX_COUNTED = 60
 _TENANT_COLUMNS = ("id", "slug", "status", "max_in_flight", "rate_per_second")
 
@@ -39,8 +39,8 @@ class Work:
 
 
 def work_of(seen: Seen, lanes: Mapping[Lane, datetime], turns: Turns, *, now: datetime) -> Work:
-    """From one look at the store; asks for the tenants that matter, how much of theirs is due, and whether dispatch
-    turns for them.
+    """The work, from one look at the store. Asks for the tenants that matter, for the number of their due triggers, and
+    whether dispatch turns for them.
     """
     inactive = set(
         Tenant.objects.exclude(status=Tenant.Status.ACTIVE).order_by().values_list("id", flat=True)
@@ -71,7 +71,7 @@ def work_of(seen: Seen, lanes: Mapping[Lane, datetime], turns: Turns, *, now: da
 def _tenants_of(
     seen: Seen, late: Iterable[tuple[datetime, Lane]], flying: Mapping[int, int]
 ) -> dict[int, Any]:
-    """Those that are late, busy or in trouble, as far as there are places."""
+    """The tenants that are late, busy or in trouble, as far as there are places."""
     ids = dict.fromkeys(lane.tenant_id for _, lane in late)
     troubled = sorted(seen.troubles, key=lambda row: -(row.missed + row.lost + row.dead))
     wanted = [
@@ -127,8 +127,8 @@ def _has_room(one: TypeFigures) -> bool:
 
 
 def _overflowing(tenant: TenantFigures, *, among: Set[int]) -> TenantFigures:
-    """Slots that short work leaves are free between two turns of dispatch, so a look may find some: if a flood goes on
-    with room everywhere else, its own cap is what it waits for. ``among``: tenants of which that holds.
+    """Short work leaves slots free between two turns of dispatch, so a look may find some. If a flood goes on with room
+    everywhere else, it waits for its own cap. ``among``: the tenants for which that holds.
     """
     return replace(tenant, overflows=True) if tenant.floods and tenant.id in among else tenant
 
@@ -144,8 +144,8 @@ def _with_lateness(
     *,
     now: datetime,
 ) -> dict[str, TypeFigures]:
-    """Says of each type how late the first trigger is that has room in its tenant, its type and its queue; one of a
-    tenant of which nothing is dispatched before others. ``full``: tenants that are at their caps.
+    """Set for each type how late its first trigger is that has room in its tenant, its type and its queue. A trigger of
+    a tenant of which nothing is dispatched goes before others. ``full``: tenants that are at their caps.
     """
     served = {queue.removeprefix("jobs.") for worker in seen.workers for queue in worker.queues}
     known = dict(types)
@@ -165,7 +165,7 @@ def _with_lateness(
 
 
 def _caps(names: Iterable[str]) -> dict[str, int | None]:
-    """At most in flight by what the handlers, or the tenants that declared them, say."""
+    """How many may be in flight by type, from the handlers or from the tenants that declared the types."""
     caps: dict[str, int | None] = {}
     declared = []
     for name in names:

@@ -1,9 +1,9 @@
 """Running asynchronous handlers: one event loop in a daemon thread per process, many calls at once.
 
 Keeps true: every call given to ``run`` ends in exactly one ``on_outcome``, within its timeout plus a grace of
-``GRACE_SECONDS``, whatever the handler does with its cancellation. Callbacks run in the thread that called
-``run``, so that they may use its database connection, until ``run`` returns; what is left to go on by itself reports
-from the loop's. A handler that blocks the loop with synchronous code blocks every call of the process; the leases then
+``GRACE_SECONDS``, even if the handler ignores its cancellation. Until ``run`` returns, callbacks run in the thread that
+called it, so that they may use its database connection. Calls that are left to go on by themselves report from the
+loop's thread. A handler that blocks the loop with synchronous code blocks every call of the process; the leases then
 run out and the triggers are reaped.
 """
 
@@ -32,9 +32,9 @@ log = get_logger()
 Call = tuple[JobType, Context, dict[str, Any]]
 Ended = tuple[Context, Outcome]
 
-#: How often the runner looks whether one of its calls was cancelled.
+#: How often the runner checks whether one of its calls was cancelled.
 CANCEL_POLL_SECONDS = 0.2
-#: Outcomes are handed over together, at most this late: each hand-over has two threads contend for the interpreter.
+#: Outcomes are handed over together, at most this late: each hand-over makes two threads contend for the interpreter.
 REPORT_SECONDS = 0.01
 #: A look this late was delayed with the whole loop. Answers that arrived in that time are read first.
 HELD_UP_SECONDS = 0.5
@@ -42,7 +42,7 @@ READ_SECONDS = 0.1
 
 
 class AsyncRunner:
-    """Runs asynchronous handlers on one loop with one HTTP session. One serves a process; forks make their own.
+    """Runs asynchronous handlers on one loop with one HTTP session. One runner serves a process; forks make their own.
 
     ``rules`` are the egress rules of the session (None: the engine's settings, read at the first call).
     ``max_concurrent`` calls run at once, shared by tenant (``jobs.handlers.shares``) unless not ``shared``; a call's
@@ -58,8 +58,7 @@ class AsyncRunner:
         shared: bool = True,
     ) -> None:
         self._rules = rules
-        self._max_concurrent, self._max_waiting = max_concurrent, max_waiting
-        self._shared = shared
+        self._max_concurrent, self._max_waiting, self._shared = max_concurrent, max_waiting, shared
         self._pid = 0
         self._starting = threading.Lock()
 
@@ -78,14 +77,14 @@ class AsyncRunner:
         """Run ``calls`` concurrently; call ``on_outcome`` in this thread as each ends; return True when all have.
 
         ``on_idle`` is called, also here, whenever ``idle_seconds`` pass without an outcome, so that the
-        engine can flush what it gathered. An exception from a callback cancels the calls still in hand and is
-        raised; after a ``close`` in another thread ``concurrent.futures.CancelledError`` is.
+        engine can flush the outcomes that it gathered. An exception from a callback cancels the unfinished calls and is
+        raised. After a ``close`` in another thread, ``concurrent.futures.CancelledError`` is raised.
 
-        What still runs after ``leave_after`` seconds (None: wait for all) is left to go on, and False returned:
-        ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread, and must be quick.
+        Calls that still run after ``leave_after`` seconds (None: wait for all) are left to go on, and False is
+        returned. ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread, and must be quick.
 
-        Calls wait for a place of their tenant's, and while ``may_start`` says no. ``on_start`` is called in the loop's
-        thread as each starts.
+        A call waits for a place of its tenant's, and while ``may_start`` says no. ``on_start`` is called in the loop's
+        thread as each call starts.
         """
         loop = self._loop_of_this_process()
         post = _Post()
@@ -108,15 +107,15 @@ class AsyncRunner:
         return True
 
     def usage(self) -> PlaceUsage:
-        """Of which tenants calls wait for a place in this process. From any thread."""
+        """The tenants whose calls wait for a place in this process. From any thread."""
         return self._places.usage() if self._pid == os.getpid() else PlaceUsage()
 
     def failed(self) -> bool:
-        """Whether the loop has ended by an error, as after a handler closed its descriptors: no call of it will end."""
+        """Whether an error ended the loop, as when a handler closed its descriptors: none of its calls will end."""
         return self._pid == os.getpid() and not self._thread.is_alive()
 
     def close(self) -> None:
-        """Cancel what is in hand, close the session, end the thread. Repeatable; ``run`` starts afresh."""
+        """Cancel the unfinished calls, close the session, end the thread. Repeatable; ``run`` starts afresh."""
         if self._pid != os.getpid() or self.failed():
             return
         self._pid = 0
@@ -126,13 +125,14 @@ class AsyncRunner:
         self._loop.close()
 
     def _loop_of_this_process(self) -> asyncio.AbstractEventLoop:
-        """The running loop. A forked child never touches its parent's: that thread does not exist here."""
+        """The running loop. A forked child never touches its parent's loop: that loop's thread does not exist here."""
         with self._starting:
             if self._pid != os.getpid():
                 self._egress: egress.Egress | None = None
                 self._batches: set[_Batch] = set()
-                self._places = Places(self._max_concurrent, room=self._max_waiting, shared=self._shared)
                 self._loop = asyncio.new_event_loop()
+                soon, room = self._loop.call_soon, self._max_waiting
+                self._places = Places(self._max_concurrent, room=room, soon=soon, shared=self._shared)
                 self._resolvers = ThreadPoolExecutor(look_ups.MAX_LOOK_UPS, "carillon-resolver")
                 self._loop.set_default_executor(self._resolvers)
                 self._thread = threading.Thread(
@@ -181,9 +181,9 @@ class AsyncRunner:
 
 
 class _Post:
-    """Where a batch's outcomes go: into a box that the caller empties, and once it has left straight to its callback.
+    """Passes a batch's outcomes on: into a box that the caller empties, or, once the caller has left, to its callback.
 
-    ``put``, ``end`` and the switch between the two happen in the loop's thread, so nothing falls between.
+    ``put``, ``end`` and the switch between the two happen in the loop's thread, so no outcome is lost in between.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class _Post:
         on_outcome: Callable[[Context, Outcome], None],
         on_last: Callable[[], None] | None,
     ) -> None:
-        """In the caller's thread: from here on nothing more comes into the box."""
+        """In the caller's thread. From here on no more outcomes come into the box."""
         switched = threading.Event()
 
         def switch() -> None:
@@ -223,7 +223,7 @@ class _Post:
     def next(
         self, on_idle: Callable[[], None] | None, idle_seconds: float, until: float
     ) -> list[Ended] | None:
-        """What came next; None after the last; empty when the time has come to leave."""
+        """The next outcomes; None after the last; empty when the time has come to leave."""
         while (left := until - time.monotonic()) > 0:
             timeout = min(left, idle_seconds if on_idle else math.inf)
             try:
@@ -235,7 +235,7 @@ class _Post:
 
 
 class _Running:
-    """A call at work: until when it may be, by the loop's clock, and whether it was told to stop and has a grace."""
+    """A call at work: how long it may run, by the loop's clock, and whether it was told to stop and has a grace."""
 
     __slots__ = ("ctx", "limit", "stopped", "until")
 
@@ -254,8 +254,8 @@ class _Running:
 class _Batch:
     """The calls of one ``run``, in the loop's thread: one task each, and one timer that looks after all of them.
 
-    It rings when the next call overstays its time, and often enough to carry cancels from the engine's threading
-    events to the loop: polling keeps the engine's side free of asyncio.
+    The timer rings when the next call overstays its time. It also rings often enough to carry cancels from the engine's
+    threading events to the loop: polling keeps the engine's side free of asyncio.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class _Batch:
         self._post()
 
     def abandon(self) -> None:
-        """Start nothing more, and stop what is at work without a word on how it ends. Repeatable."""
+        """Start no more calls, and stop those at work without a report of how they end. Repeatable."""
         self._timer.cancel()
         self._waiting.clear()
         at_work, self._at_work = self._at_work, {}
@@ -298,7 +298,7 @@ class _Batch:
             self._places.leave(running.ctx.tenant)
 
     def start(self, number: int) -> bool:
-        """Start a call that has got a place. False: it needs none any more."""
+        """Start a call that has got a place. False: the call needs no place any more."""
         if number not in self._waiting:
             return False
         job_type, ctx, payload = self._waiting.pop(number)

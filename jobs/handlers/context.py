@@ -1,9 +1,9 @@
-"""``Context``: what a handler is told about the attempt it serves, and the ways it can speak back.
+"""``Context``: the data that a handler gets about its attempt, and the calls by which it reports back.
 
 Keeps true: a handler cannot reach the store. It reports progress and checkpoints through callbacks that the
-engine gave, and learns of a cancel from an event that the engine sets. What it reports is checked here, so a
-bad value fails the handler that gave it and nothing else. Cancellation is cooperative at first: a synchronous
-handler that never asks is interrupted after a grace, or, where it cannot be, runs until its timeout.
+engine gave, and learns of a cancel from an event that the engine sets. Its reports are checked here, so a
+bad value fails the handler that gave it and nothing else. Cancellation is cooperative at first. A synchronous
+handler that never asks is interrupted after a grace. Where it cannot be interrupted, it runs until its timeout.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -42,16 +42,16 @@ class Flag:
 
 
 def _unheard(*_: object) -> None:
-    """Progress or a checkpoint that nobody asked to hear of (tests, benchmarks)."""
+    """Progress or a checkpoint without a listener (tests, benchmarks)."""
 
 
 def _first(*_: object) -> bool:
-    """Without an engine every effect is made for the first time."""
+    """Without an engine, every effect is made for the first time."""
     return True
 
 
 def _no_run(*_: object) -> UUID | None:
-    """Without an engine there is no workflow."""
+    """Without an engine, there is no workflow."""
     return None
 
 
@@ -64,14 +64,14 @@ class Context:
     """One attempt, as its handler sees it.
 
     ``idempotency_key`` is the same for every attempt at one firing and for its replays; ``fence`` grows with
-    every dispatch, so a remote side can refuse a late writer. ``deadline`` is wall-clock information;
-    ``timeout`` (None: the job type's) is what is enforced. ``secrets`` holds the values of the tenant's secrets that
-    the payload refers to, by name; one that cannot be read is None there, one that does not exist is not there.
-    ``secret_hosts``: what hosts each may be sent to.
-    ``queues``: what queues the tenant may write to beside its own, where the job type has ``sends_to``.
-    ``trace``: the trace that the attempt is part of, to be sent on with what it asks of others
-    (``ctx.trace.headers()``); None: it is part of none.
-    ``workflow``: the run of a workflow whose task it is; None: it is a plain firing.
+    every dispatch, so a remote side can refuse a late writer. ``deadline`` is wall-clock information; the engine
+    enforces ``timeout`` (None: the job type's). ``secrets`` holds, by name, the values of the tenant's secrets that
+    the payload refers to. A secret that cannot be read is None there; a secret that does not exist is not there.
+    ``secret_hosts``: the hosts that each secret may be sent to.
+    ``queues``: the queues that the tenant may write to beside its own, where the job type has ``sends_to``.
+    ``trace``: the trace that the attempt is part of; send it on with requests to others
+    (``ctx.trace.headers()``). None: the attempt is part of no trace.
+    ``workflow``: the workflow run whose task this attempt serves; None: it serves a plain firing.
     """
 
     tenant: str
@@ -103,7 +103,7 @@ class Context:
 
     @property
     def trace_id(self) -> str:
-        """The trace's id, in hexadecimal digits; empty where there is none."""
+        """The trace's id, in hexadecimal digits; empty where there is no trace."""
         return self.trace.trace_id if self.trace is not None else ""
 
     @property
@@ -115,11 +115,11 @@ class Context:
         return self.on_sign()
 
     def secret(self, name: str, *, host: str = "") -> str:
-        """The value of a secret that the payload refers to, to be sent to ``host`` (``host:port`` beside the scheme's
-        own port); without one only what may go anywhere.
+        """The value of a secret that the payload refers to, for sending to ``host`` (``host:port`` if the port is not
+        the scheme's own). Without a host, only a secret that may go anywhere is given.
 
-        Raises ``Permanent`` when there is none (``secret_missing``) or it is bound to other hosts (``secret_host``),
-        ``HandlerError`` (``secret_unreadable``) when no key of this process opens it.
+        Raises ``Permanent`` when there is no such secret (``secret_missing``) or it is bound to other hosts
+        (``secret_host``), ``HandlerError`` (``secret_unreadable``) when no key of this process opens it.
         """
         if name not in self.secrets:
             raise Permanent(f"There is no secret {name!r}; put it back, then replay.", code="secret_missing")
@@ -143,12 +143,12 @@ class Context:
     def progress(self, fraction: float, stage: str = "") -> None:
         """Report that ``fraction`` (0 to 1) of the work is done, in a stage named in at most 200 characters.
 
-        Raises ``InvalidInput``, which the attempt fails with, as ``bad_progress``, unless it is caught.
+        Raises ``InvalidInput``. Unless it is caught, the attempt fails as ``bad_progress``.
         """
         with _refused_as("bad_progress"):
             if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
                 raise InvalidInput(
-                    {"progress": f"{fraction!r:.100} is no share of the work; give a number from 0 to 1."}
+                    {"progress": f"{fraction!r:.100} is not a share of the work; give a number from 0 to 1."}
                 )
             if not isinstance(stage, str) or len(stage) > MAX_STAGE_LENGTH:
                 raise InvalidInput({"stage": f"A stage is a text of at most {MAX_STAGE_LENGTH} characters."})
@@ -158,8 +158,8 @@ class Context:
     def checkpoint(self, state: dict[str, Any]) -> None:
         """Keep ``state`` (JSON, at most 64 KiB) so that the next attempt finds it in ``resume_from``.
 
-        Raises ``InvalidInput``, which the attempt fails with, as ``bad_checkpoint``, unless it is caught; the
-        checkpoint before it stays. The last one wins.
+        Raises ``InvalidInput``. Unless it is caught, the attempt fails as ``bad_checkpoint``; the previous checkpoint
+        stays. The last checkpoint wins.
         """
         with _refused_as("bad_checkpoint"):
             if not isinstance(state, dict):
@@ -172,7 +172,7 @@ class Context:
     def log(self, message: object) -> None:
         """Keep a line with the attempt, where API and console show it, and nowhere else. From any thread.
 
-        Of more than 64 KiB an attempt the middle is left out. What is logged after the handler has ended is dropped.
+        If an attempt logs more than 64 KiB, the middle is left out. Lines logged after the handler's end are dropped.
         """
         self.output.line(str(message))
 
@@ -180,19 +180,19 @@ class Context:
         """Whether to make the effect that ``key`` names: True once for this firing, over all attempts and replays.
 
         Records the key in the open transaction of ``using``, which must be the one that makes the effect: a psycopg
-        connection, a Django connection or its name, or None for Django's default. If that is rolled back, so is the
-        record. Waits for another execution that is at the same effect. Raises ``InvalidInput`` for a key that is not a
-        text of 1 to 200 characters, and ``NoTransaction`` where there is none.
+        connection, a Django connection or its name, or None for Django's default. If the transaction is rolled back,
+        so is the record. Waits for another execution that is making the same effect. Raises ``InvalidInput`` for a key
+        that is not a text of 1 to 200 characters, and ``NoTransaction`` where no transaction is open.
         """
         return self.on_once(_checked_key(key), using)
 
     async def aonce(self, key: str, using: Any) -> bool:
-        """``once`` for an ``AsyncConnection`` of psycopg's."""
+        """``once`` for an ``AsyncConnection`` of psycopg."""
         return await self.on_once_async(_checked_key(key), using)
 
 
 def unreadable(what: str) -> HandlerError:
-    """What a handler fails with, to be retried, while this process lacks the key that ``what`` was sealed under."""
+    """The retried failure of a handler while this process lacks the key under which ``what`` was sealed."""
     return HandlerError(
         f"{what} cannot be opened with the worker's CARILLON_ENCRYPTION_KEYS.", code="secret_unreadable"
     )

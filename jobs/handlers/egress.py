@@ -1,12 +1,12 @@
-"""Where handlers may connect to: the HTTP session all asynchronous handlers share, and its guard.
+"""Where handlers may connect to: the HTTP session that all asynchronous handlers share, and its guard.
 
 Keeps true: no connection is opened to a private, local, multicast or reserved address, or to one of the IPv6
 ranges that carry an IPv4 address inside, unless an operator listed its network in
-``CARILLON_WEBHOOK_ALLOW_NETWORKS``; nor to a port outside ``CARILLON_WEBHOOK_ALLOW_PORTS``. The check sits in
-the connector's socket factory, on the very address about to be connected, so neither an odd spelling, nor an IP
-literal, nor a name that resolves differently the second time gets past it. A name is refused as a whole when any
-of its addresses is. A kept-alive connection was checked when it was opened. Proxies from the environment, cookies
-(tenants share the session) and decompression (bombs) are off; redirects are the caller's to refuse. No request is
+``CARILLON_WEBHOOK_ALLOW_NETWORKS``. No connection is opened to a port outside ``CARILLON_WEBHOOK_ALLOW_PORTS``. The
+connector's socket factory checks the very address that is about to be connected. So an odd spelling, an IP literal, or
+a name that resolves differently the second time cannot get past the check. A name is refused as a whole when any
+of its addresses is refused. A kept-alive connection was checked when it was opened. Proxies from the environment,
+cookies (tenants share the session) and decompression (bombs) are off. The caller must refuse redirects. No request is
 sent twice.
 """
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 Network = IPv4Network | IPv6Network
 
-#: All that IANA has given out for hosts. What lies outside includes NAT64 (64:ff9b::/96, 64:ff9b:1::/48), IPv4 in its
-#: compatible and translated forms, site-local and SRv6 addresses; ``ipaddress`` calls some of them global.
+#: All addresses that IANA has given out for hosts. The addresses outside include NAT64 (64:ff9b::/96, 64:ff9b:1::/48),
+#: IPv4 in its compatible and translated forms, site-local and SRv6 addresses; ``ipaddress`` calls some of them global.
 _IPV6_UNICAST = IPv6Network("2000::/3")
 #: Ranges within the global ones that lead elsewhere.
 _LEADING_ELSEWHERE = tuple(
@@ -41,7 +41,7 @@ _LEADING_ELSEWHERE = tuple(
         "3fff::/20",  # documentation
         "192.0.0.0/24",  # protocol assignments: the nearest port control or TURN server
         "192.88.99.0/24",  # relays of 6to4
-        "168.63.129.16/32",  # what Azure shows each virtual machine of its host
+        "168.63.129.16/32",  # the address of its host that Azure shows each virtual machine
     )
 )
 #: Interface identifiers of ISATAP (RFC 5214), before an IPv4 address.
@@ -49,8 +49,8 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 KEEP_ALIVE_SECONDS = 15.0
 
-#: Sockets of this process's sessions. A child that a handler forks closes its copies: while it held one, a cancelled
-#: call's connection would stay open for the target.
+#: Sockets of this process's sessions. A child that a handler forks closes its copies: while the child held a copy, a
+#: cancelled call's connection would stay open for the target.
 _open_sockets: WeakSet[socket.socket] = WeakSet()
 
 
@@ -63,10 +63,10 @@ os.register_at_fork(after_in_child=_close_copies)
 
 
 class AddressRefused(OSError):
-    """The address about to be connected is not a public one.
+    """The address that is about to be connected is not a public one.
 
-    Its text is the same for every address: happy eyeballs keeps the exception's type only when all texts
-    agree, and a tenant has no business learning what an internal name resolves to.
+    The error's text is the same for every address: happy eyeballs keeps the exception's type only when all texts
+    agree, and a tenant must not learn which address an internal name resolves to.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class PortRefused(AddressRefused):
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """What the session is held to."""
+    """The rules that the session enforces."""
 
     allow_networks: tuple[Network, ...] = ()
     allow_ports: tuple[range, ...] = (range(1, 65_536),)
@@ -140,7 +140,7 @@ def _tunnels_to_refused(ip: IPv6Address) -> bool:
 
 def open_egress(rules: EgressRules) -> Egress:
     """Open the guarded session on the running loop; the caller closes it."""
-    # Imported here: beats and the web process load the registry too, and aiohttp costs each some 15 MB.
+    # Imported here: beats and the web process load the registry too, and aiohttp costs each process some 15 MB.
     import aiohttp
 
     def check(address: str) -> None:
@@ -159,7 +159,7 @@ def open_egress(rules: EgressRules) -> Egress:
     look_ups, answers = LookUps(seconds=rules.connect_timeout.total_seconds()), Answers()
 
     class GuardedResolver(aiohttp.ThreadedResolver):
-        """Refuses a name if any of its addresses is refused: with one of each it is no accident."""
+        """Refuses a name if any of its addresses is refused: a name with one of each kind is no accident."""
 
         async def resolve(self, host: str, *args: Any, **options: Any) -> Any:
             def ask() -> Awaitable[Any]:
@@ -175,7 +175,7 @@ def open_egress(rules: EgressRules) -> Egress:
     connector = aiohttp.TCPConnector(
         limit=0,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
-        # Its own cache makes every call for a name wait for the first one, of whichever tenant: see ``Answers``.
+        # aiohttp's own cache makes every call for a name wait for the first call, of any tenant: see ``Answers``.
         use_dns_cache=False,
         resolver=GuardedResolver(),
         socket_factory=guarded_socket,
@@ -188,7 +188,7 @@ def open_egress(rules: EgressRules) -> Egress:
         auto_decompress=False,
         trust_env=False,
     )
-    # By itself aiohttp sends an idempotent method again where a kept-alive connection breaks without an answer. Here a
-    # request may be made once only, and each repetition is an attempt on record.
+    # By default aiohttp sends an idempotent method again where a kept-alive connection breaks without an answer. Here a
+    # request may be made only once, and each repetition is an attempt on record.
     session._retry_connection = False
     return Egress(session, rules)

@@ -1,9 +1,9 @@
-"""Running one synchronous handler: whatever it does, an ``Outcome`` comes back.
+"""Running one synchronous handler: any behaviour of the handler becomes an ``Outcome``.
 
 Keeps true: a handler that raises, exits, hangs or returns nonsense costs its own trigger only. In the main
 thread of a process (Celery's prefork children) a timer interrupts Python code that overstays its timeout, and
-``interrupt`` does so before that. What no signal can stop is left to the engine's lease renewer, which ends the
-process: code stuck inside a C call, and any handler run outside the main thread, where signals are not delivered.
+``interrupt`` does so before that. No signal can stop code that is stuck inside a C call, or a handler that runs
+outside the main thread, where signals are not delivered. The engine's lease renewer then ends the process.
 """
 
 import math
@@ -51,10 +51,10 @@ def run_sync(job_type: JobType, ctx: Context, payload: dict[str, Any]) -> Outcom
 
 @contextmanager
 def alarms() -> Iterator[None]:
-    """Have SIGALRM and the interval timer to ourselves, and put back what was found of both.
+    """Take SIGALRM and the interval timer over, and restore the previous handler and timer at the end.
 
-    For one call ``run_sync`` does so itself. Around many calls it saves most of what an alarm costs: the timer, once
-    set, is left to ring for nobody. In any thread but the main one it does nothing.
+    For one call ``run_sync`` does so itself. Around many calls it saves most of the cost of an alarm: the timer, once
+    set, may ring while no call waits for it. In any thread but the main one it does nothing.
     """
     global _rings_at, _ours
     if _ours or threading.current_thread() is not threading.main_thread():
@@ -77,7 +77,8 @@ def alarms() -> Iterator[None]:
 def interrupt(ctx: Context) -> bool:
     """Stop the handler that serves ``ctx``, as at its timeout; from any thread, as often as it takes.
 
-    False: it is not at work in the main thread, where alone it can be interrupted. Its attempt ends as cancelled.
+    False: the handler is not at work in the main thread, the only thread where it can be interrupted. The attempt of an
+    interrupted handler ends as cancelled.
     """
     with _ringing:
         if _at_work is None or _at_work.ctx is not ctx:
@@ -94,11 +95,11 @@ def _main_thread_id() -> int:
 
 
 class _Stopped(BaseException):
-    """Raised in the handler by the signal. No ``Exception``: a broad ``except`` must not swallow it."""
+    """Raised in the handler by the signal. Not an ``Exception``: a broad ``except`` must not swallow it."""
 
 
 class _Alarm:
-    """Rings when one call has overstayed its limit, and again after a grace. Within ``alarms``, in the main thread."""
+    """Rings when a call overstays its limit, and again after a grace. Use it within ``alarms``, in the main thread."""
 
     __slots__ = ("_armed", "_due_at", "ctx", "interrupted", "limit", "rang")
 
@@ -114,7 +115,7 @@ class _Alarm:
         self._due_at = time.monotonic() + self.limit.total_seconds()
         # At work first: a signal without a waiting call stops the timer.
         _at_work = self
-        # Set again, whatever earlier calls did with the timer, so that it rings in time for this one.
+        # Set again if earlier calls left the timer stopped or set too late, so that it rings in time for this one.
         if self._due_at < _rings_at or not signal.getitimer(signal.ITIMER_REAL)[0]:
             _wind(self._due_at)
         self._armed = True
@@ -134,7 +135,7 @@ class _Alarm:
             _wind(math.inf)
 
     def ring(self) -> None:
-        """Stop the call if its time is up. What was set for the call before this one rings too early."""
+        """Stop the call if its time is up. A ring that was set for the previous call comes too early."""
         if not (self.interrupted or time.monotonic() >= self._due_at):
             _wind(self._due_at)
         elif self._armed:
@@ -157,7 +158,8 @@ def _ring(signum: int, frame: FrameType | None) -> None:
         _at_work.ring()
 
 
-#: Held while a signal is sent, and while the call it is meant for ends. Only the main thread sets what it guards.
+#: Held while a signal is sent, and while the call that the signal is meant for ends. It guards ``_at_work``, which only
+#: the main thread sets.
 _ringing = threading.Lock()
 _at_work: _Alarm | None = None
 #: Whether SIGALRM is ours, and when the timer was set to ring.
@@ -187,9 +189,9 @@ def _call(job_type: JobType, ctx: Context, argument: Any, alarm: _Alarm | None =
 
 
 def _overstayed(ctx: Context, alarm: _Alarm, error: BaseException | None) -> Outcome:
-    """A handler that was stopped; when it was also asked to stop, its end is the cancel's (DESIGN §4)."""
+    """A handler that was stopped. If its trigger was also asked to cancel, it ends as cancelled (DESIGN §4)."""
     if alarm.interrupted:
-        return outcome.cancelled(message="The handler did not heed the cancel and was interrupted.")
+        return outcome.cancelled(message="The handler ignored the cancel and was interrupted.")
     if ctx.cancelled():
         return outcome.cancelled(message="The handler ignored the cancel and was stopped at its timeout.")
     return outcome.timed_out(limit=alarm.limit, error=error)

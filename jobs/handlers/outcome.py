@@ -1,7 +1,7 @@
-"""What became of one handler call: an ``Outcome``, and the exceptions by which a handler chooses it.
+"""How one handler call ended: an ``Outcome``, and the exceptions by which a handler chooses it.
 
-Keeps true: an ``Outcome`` can always be stored. Its texts are bounded and free of what Postgres refuses in
-``text`` (NUL, lone surrogates), and its result has passed the JSON rules. The functions here are pure and
+Keeps true: an ``Outcome`` can always be stored. Its texts are bounded and free of the characters that Postgres refuses
+in ``text`` (NUL, lone surrogates), and its result has passed the JSON rules. The functions here are pure and
 never raise: a value or an exception that cannot be described becomes an outcome that says so.
 
 Failure classes follow DESIGN §7: ``Permanent`` is buried at once, all others are retried by the job's policy.
@@ -29,7 +29,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class HandlerError(Exception):
-    """A failure its handler foresaw: retried by the job's policy.
+    """A failure that its handler foresaw: retried by the job's policy.
 
     ``code`` is a short snake_case word for filters and metrics. ``http_status`` and ``response_excerpt`` are
     kept in the attempt when a remote side answered.
@@ -74,7 +74,7 @@ class RetryAfter(HandlerError):
 
 
 class BadReport(InvalidInput):
-    """What ``Context.checkpoint`` and ``progress`` raise for what cannot be kept; uncaught, it fails the attempt."""
+    """``Context.checkpoint`` and ``progress`` raise it for a value they cannot keep; uncaught, it fails the attempt."""
 
     def __init__(self, problem: InvalidInput, *, code: str) -> None:
         super().__init__(problem.errors)
@@ -82,12 +82,12 @@ class BadReport(InvalidInput):
 
 
 class Cancelled(BaseException):
-    """Raised by ``Context.raise_if_cancelled``. No ``Exception``: a broad ``except`` must not swallow it."""
+    """Raised by ``Context.raise_if_cancelled``. Not an ``Exception``: a broad ``except`` must not swallow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a handler returns to have a remote answer kept in the attempt beside its result."""
+    """A handler returns it so that the attempt keeps a remote answer beside the handler's result."""
 
     result: JsonValue = None
     http_status: int | None = None
@@ -98,7 +98,7 @@ class Response:
 class Outcome:
     """How one attempt ended. ``permanent`` and ``retry_after`` matter for failures only; ``said``: its output.
 
-    What is no success has an ``error_code``, if need be its ``kind``: by that it is indexed.
+    An outcome that is no success has an ``error_code``, by which it is indexed. If none was given, it is the ``kind``.
     """
 
     kind: Literal["succeeded", "failed", "timed_out", "cancelled"]
@@ -135,8 +135,7 @@ def outcome_of_return(value: object) -> Outcome:
     """The outcome of a handler that returned ``value``: its result, a ``Response``, or None.
 
     A value that is not JSON (or holds NUL, NaN, an integer past 2^53, or more than 64 KiB) is a failure
-    ``bad_result``: the work may well be done, but what it produced cannot be kept, and saying "succeeded"
-    would hide that.
+    ``bad_result``. The work may well be done, but its result cannot be kept, and saying "succeeded" would hide that.
     """
     if value is None:
         return _SUCCEEDED
@@ -181,17 +180,17 @@ def rebounded(outcome: Outcome) -> Outcome:
 
 
 def unwritable(error: Exception) -> Outcome:
-    """What is written instead of an outcome that the database refused with ``error``; only its first line is told."""
+    """The substitute for an outcome that the database refused with ``error``. It quotes only the error's first line."""
     reason = next(iter(_words_of(error).splitlines()), class_name(error))
     return _failed(
         code="unwritable_outcome",
         error_class=class_name(error),
-        message=f"The handler ended, but what came of it could not be written: {reason}",
+        message=f"The handler ended, but its outcome could not be written: {reason}",
     )
 
 
 def left_open(outcome: Outcome) -> Outcome:
-    """Of a handler that left a transaction open, which was rolled back. What ended badly anyway only says so too."""
+    """The outcome of a handler whose open transaction was rolled back. A bad outcome stays bad, and says so too."""
     if outcome.kind == "succeeded":
         return _failed(
             code="open_transaction",
@@ -209,7 +208,7 @@ def left_open(outcome: Outcome) -> Outcome:
 def outcome_of_exception(error: BaseException) -> Outcome:
     """The outcome of a handler that raised ``error``.
 
-    A ``HandlerError`` speaks for itself, so its traceback is kept only when it was raised from another error.
+    A ``HandlerError`` explains itself, so its traceback is kept only when it was raised from another error.
     """
     if isinstance(error, Cancelled):
         return cancelled(message="The handler stopped because its trigger was cancelled.")
@@ -241,7 +240,7 @@ def invalid_payload(problem: InvalidInput) -> Outcome:
 
 
 def unresolved(payload: Unresolved) -> Outcome:
-    """A task whose payload takes a value that is not there, or must not be taken over: its handler is not called."""
+    """A task whose payload takes a value that does not exist, or must not be taken over. Its handler is not called."""
     return invalid_payload(InvalidInput({"payload": payload.why}))
 
 

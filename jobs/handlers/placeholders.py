@@ -1,6 +1,6 @@
-"""``{{secret:name}}`` in what a job sends: found when the job is created, filled in when it is sent, hidden ever after.
+"""``{{secret:name}}`` in a job's request: found when the job is created, filled in when it is sent, hidden ever after.
 
-A value exists in the worker's memory alone, between the look-up and the end of the attempt. Whatever the attempt
+A value exists in the worker's memory alone, between the look-up and the end of the attempt. Everything that the attempt
 leaves behind (messages, tracebacks, excerpts of an answer that echoes the request, results) passes through ``hide``
 before it is logged or stored.
 """
@@ -21,12 +21,13 @@ from jobs.handlers.outcome import Outcome, rebounded
 from jobs.telemetry.output import Said, cleaned
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}\}")
-#: A target names an address of IPv6 without them.
+#: A target names an IPv6 address without brackets.
 _NO_BRACKETS = str.maketrans("", "", "[]")
 _MEANT = re.compile(r"\{\{?\s*secret\b", re.IGNORECASE)
-#: A text at least this long may have been cut in the middle of a value, of which pieces shorter than that may stay.
+#: A text of at least ``_CUT_BYTES`` may have been cut in the middle of a value. Pieces of the value that are shorter
+#: than ``_MIN_PIECE`` may stay.
 _CUT_BYTES, _MIN_PIECE = 1900, 4
-#: Anywhere else so much of a form counts as a piece of it. Of a form that is shorter only the whole is hidden.
+#: Anywhere else so many characters of a form count as a piece of it. A shorter form is hidden only as a whole.
 PIECE = 10
 _MIN_FORM = 6
 #: Secrets that one payload may refer to. Hiding them takes memory and time for each.
@@ -41,21 +42,21 @@ def names_in(text: str) -> list[str]:
 
 
 def check_placeholders(text: str) -> str:
-    """``text``, unless something in it was meant for a placeholder and is none: raises ``ValueError``."""
+    """``text`` itself. Raises ``ValueError`` if a part of it was meant as a placeholder and is none."""
     if "{" in text and _MEANT.search(_PLACEHOLDER.sub("", text)):
         raise ValueError(
-            "A placeholder reads {{secret:name}}, without blanks, with the name of one of your secrets."
+            "A placeholder is written {{secret:name}}, without blanks, with the name of one of your secrets."
         )
     return text
 
 
 def fill(text: str, value_of: Callable[[str], str]) -> str:
-    """``text`` with every placeholder replaced by ``value_of`` its name."""
+    """``text`` with every placeholder replaced by the result of ``value_of`` for its name."""
     return _PLACEHOLDER.sub(lambda found: value_of(found[1]), text) if "{{" in text else text
 
 
 def may_be_sent(target: str, *, hosts: Sequence[str]) -> bool:
-    """Whether a secret that is bound to ``hosts`` may go to ``target``: ``host``, or ``host:port`` beside the scheme's.
+    """Whether a secret that is bound to ``hosts`` may go to ``target``: ``host``, or ``host:port`` for another port.
 
     ``*.example.com`` is each host below example.com, at any depth; ``*`` is any host at any port.
     """
@@ -67,7 +68,7 @@ def may_be_sent(target: str, *, hosts: Sequence[str]) -> bool:
 
 
 def not_for(target: str, *, name: str, hosts: Sequence[str]) -> str:
-    """Why a secret is not sent there, and what would help."""
+    """Why a secret is not sent to ``target``, and how to allow it."""
     return (
         f"The secret {name} is not for {target:.255}: it is bound to {', '.join(hosts)}. PUT /secrets/{name} binds it "
         "to other hosts, with its value."
@@ -75,10 +76,10 @@ def not_for(target: str, *, name: str, hosts: Sequence[str]) -> str:
 
 
 def hide(outcome: Outcome, values: Mapping[str, str]) -> Outcome:
-    """``outcome`` with ``{{secret:name}}`` in place of every value, in whatever form an answer may echo it.
+    """``outcome`` with ``{{secret:name}}`` in place of every value, in every form in which an answer may echo it.
 
-    Also of a piece of it, where something on the way cut it. A name may be longer than its value, so the outcome is
-    bounded again.
+    It also replaces a piece of a value, where the value was cut on the way. A name may be longer than its value, so the
+    outcome is bounded again.
     """
     forms = Forms(values)
     return rebounded(
@@ -94,14 +95,14 @@ def hide(outcome: Outcome, values: Mapping[str, str]) -> Outcome:
 
 
 def hide_in(said: Said | None, values: Mapping[str, str]) -> Said | None:
-    """The same for what a handler said whose outcome is not known."""
+    """The same for the output of a handler whose outcome is not known."""
     return _hidden_in(said, Forms(values)) if said and values else said
 
 
 def _hidden_in(said: Said | None, forms: "Forms") -> Said | None:
-    """Beginning and end by themselves: where one was cut there may be a piece of a value.
+    """Hides values in the beginning and the end separately: where the text was cut, a piece of a value may stand.
 
-    Cleaned before: a value shows where something is taken out of its middle.
+    The text is cleaned first: cleaning removes characters from the middle of a value, and only then the value shows.
     """
     if said is None:
         return None
@@ -112,7 +113,8 @@ def _hidden_in(said: Said | None, forms: "Forms") -> Said | None:
 class Forms:
     """Every form of some secrets, and their pieces: each form in steps of ``PIECE``.
 
-    So any run of a form of twice that length holds a piece; its beginning and its end do with half of it.
+    So any part of a form that is twice as long as ``PIECE`` holds a piece. At the beginning and the end of a form half
+    of that length is enough.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -133,7 +135,7 @@ class Forms:
         return self._without_ends(text) if len(text.encode()) >= _CUT_BYTES else text
 
     def _without_pieces(self, text: str) -> str:
-        """Each piece that is found is followed in both directions, for as long as it is the secret's."""
+        """Follow each piece that is found in both directions, as far as the text agrees with the secret."""
         kept: list[str] = []
         done = at = 0
         while at <= len(text) - PIECE:
@@ -148,7 +150,7 @@ class Forms:
         return "".join([*kept, text[done:]]) if kept else text
 
     def _without_ends(self, text: str) -> str:
-        """A text so long may have been cut in the middle of a value: also of what is shorter than a piece."""
+        """A text of this length may have been cut in the middle of a value, also of one shorter than a piece."""
         for form, name in self._whole:
             for length in range(min(PIECE, len(form) - 1, len(text)), _MIN_PIECE - 1, -1):
                 if text.endswith(form[:length]):
@@ -159,7 +161,7 @@ class Forms:
 
 
 def _run(text: str, at: int, form: str, place: int, *, least: int) -> tuple[int, int]:
-    """From where to where ``text`` is as ``form``, around ``at`` and ``place``, where a piece of both begins."""
+    """Start and end of the part of ``text`` that agrees with ``form``; the shared piece is at ``at`` and ``place``."""
     before = after = 0
     while at - before > least and place > before and text[at - before - 1] == form[place - before - 1]:
         before += 1
@@ -169,7 +171,7 @@ def _run(text: str, at: int, form: str, place: int, *, least: int) -> tuple[int,
 
 
 def forms_of(value: str) -> set[str]:
-    """What a value may look like once clients, servers and logs have had it: encoded, decoded, escaped."""
+    """The forms that clients, servers and logs may give a value: encoded, decoded, escaped."""
     decoded = {value, cleaned(value), unquote(value), unquote_plus(value), *_from_base64(value)}
     forms = decoded | {form for text in decoded for form in _encoded(text)}
     # A value as short as a word would be found everywhere.
@@ -191,7 +193,7 @@ def _encoded(text: str) -> Iterator[str]:
         yield form
         yield _ESCAPE.sub(lambda found: found[0].lower(), form)
     yield from (raw.hex(), raw.hex().upper())
-    for lead in range(3):  # wherever in an encoded text it stands, such as behind a user's name and a colon
+    for lead in range(3):  # at any place in an encoded text, such as after a user's name and a colon
         whole = base64.b64encode(bytes(lead) + raw).decode().rstrip("=")
         inner = whole[(0, 2, 3)[lead] :]
         inner = inner if not (lead + len(raw)) % 3 else inner[:-1]
@@ -200,7 +202,7 @@ def _encoded(text: str) -> Iterator[str]:
 
 
 def _as_clients_send(text: str) -> Iterator[str]:
-    """As yarl requotes it in a path and in a query, and as it shows it to people."""
+    """``text`` as yarl requotes it in a path and in a query, and as yarl shows it to people."""
     for before in ("http://h/", "http://h/?q="):
         try:
             url = URL(before + text)
@@ -210,7 +212,7 @@ def _as_clients_send(text: str) -> Iterator[str]:
 
 
 def _from_base64(value: str) -> Iterator[str]:
-    """What a target reads in a value that is the base64 of something printable."""
+    """The text that a target decodes from a value that is the base64 of a printable text."""
     try:
         text = base64.b64decode(value.translate(_STANDARD) + "=" * (-len(value) % 4), validate=True).decode()
     except ValueError:

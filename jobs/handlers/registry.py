@@ -1,9 +1,9 @@
-"""The registry of job types: which handler a job's ``job_type`` names, and what its payload must look like.
+"""The registry of job types: which handler a job's ``job_type`` names, and which payloads it accepts.
 
 Filled at import time by the decorator ``job_type``; ``load`` imports the built-in types and a team's own
-modules, once, at the start of every process. Keeps true: a name means one handler, and a payload that
-``validate_payload`` accepted is the payload the handler's model accepts. A module that cannot be imported
-stops the process at its start, by name.
+modules, once, at the start of every process. Keeps true: a name means one handler, and the handler's model accepts
+every payload that ``validate_payload`` accepted. A module that cannot be imported stops the process at its start; the
+error names the module.
 """
 
 import difflib
@@ -25,7 +25,7 @@ BUILT_IN = tuple(
     f"jobs.handlers.builtin.{name}"
     for name in ("webhook", "celery_task", "message", "noop", "notice", "wait", "workflow")
 )
-#: Types with this prefix are Carillon's own: a caller's job cannot have one.
+#: Types with this prefix are Carillon's own: a caller's job cannot have such a type.
 SYSTEM_PREFIX = "carillon."
 
 Handler = Callable[..., Any]
@@ -73,12 +73,12 @@ class JobType:
 
     @property
     def is_switched_off(self) -> bool:
-        """By a setting, for all tenants: nothing of it runs."""
+        """A setting switches the type off for all tenants: no trigger of it runs."""
         return self.name in engine_settings().disabled_types or not self.offered()
 
     @property
     def is_public(self) -> bool:
-        """Whether a caller's jobs may be of it."""
+        """Whether a caller's jobs may be of this type."""
         return not (self.is_system or self.is_switched_off)
 
     def bounded(self, timeout: timedelta) -> timedelta:
@@ -91,7 +91,7 @@ class JobType:
         return f"jobs.{self.name}"
 
     def parse(self, payload: dict[str, Any]) -> Any:
-        """What the handler receives: an instance of its model, or the dict itself where it declared none.
+        """The argument for the handler: an instance of its model, or the dict itself where it declared none.
 
         Raises ``InvalidInput`` with paths such as ``payload.url``.
         """
@@ -101,7 +101,7 @@ class JobType:
             return self.payload.model_validate(payload)
         except pydantic.ValidationError as error:
             findings: Any = error.errors(include_url=False, include_input=False)
-        # Not within ``except``: jobs/shapes/base.py tells why.
+        # Not within ``except``: jobs/shapes/base.py says why.
         raise refusal(findings, known=self.payload.model_fields).under("payload")
 
 
@@ -132,19 +132,19 @@ def job_type(
     with a valid payload (``host`` or ``host:port``, at most 255 characters), for the rate limits of targets.
     ``secrets`` names the tenant's secrets that a valid payload refers to, by the field that does
     (``{"payload.url": ["token"]}``): the handler finds their values in ``ctx.secrets``.
-    ``pull``: tenants' pull workers may claim triggers of it too, each its own tenant's (docs/pull-workers.md); not of a
-    type with ``secrets``, whose values no pull worker is told.
-    ``offered`` says whether jobs may be of the type (what older ones fire is buried where not), and ``max_timeout``
-    how long an attempt may take at most, whatever its job says; both are asked whenever it matters, so a setting may
-    decide.
-    ``sends_to`` names the queue of the broker that a valid payload is written to: a job may name only what its tenant
-    may write to, and the handler finds what was granted in ``ctx.queues``.
+    ``pull``: tenants' pull workers may claim triggers of the type too, each its own tenant's (docs/pull-workers.md). A
+    type with ``secrets`` cannot have it: no pull worker is told their values.
+    ``offered`` says whether jobs may be of the type; where they may not, the triggers of older jobs are buried.
+    ``max_timeout`` is the longest time an attempt may take, even if its job says more. Both are called each time they
+    are needed, so a setting may decide.
+    ``sends_to`` names the queue of the broker that a valid payload is written to. A job may name only a queue that its
+    tenant may write to, and the handler finds the granted queues in ``ctx.queues``.
     The first paragraph of the docstring becomes the
     type's description. Raises ``RegistrationError``.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RegistrationError(
-            f"{name!r} is no name for a job type; use 1 to 63 lower-case letters, digits, '_' and '.', "
+            f"{name!r} is not a name for a job type; use 1 to 63 lower-case letters, digits, '_' and '.', "
             "beginning with a letter."
         )
     if timeout_seconds <= 0 or batch_size < 1 or (max_in_flight is not None and max_in_flight < 1):
@@ -154,7 +154,7 @@ def job_type(
 
     if pull and (secrets is not None or name.startswith(SYSTEM_PREFIX)):
         raise RegistrationError(
-            f"Job type {name!r}: pull workers are told no secrets, and nothing of Carillon's own; leave out pull."
+            f"Job type {name!r}: pull workers get no secrets and no types of Carillon itself; leave out pull."
         )
 
     def register(handler: Handler) -> Handler:
@@ -206,7 +206,7 @@ def public_types() -> list[JobType]:
 def load(modules: Iterable[str] = (), *, disabled: Iterable[str] = ()) -> None:
     """Import the built-in job types and a team's ``modules``. Repeatable; raises ``RegistrationError``.
 
-    ``disabled`` are types that the settings switch off: a word that names none would leave on what it meant.
+    ``disabled`` are types that the settings switch off. A name without a type raises: the type meant would stay on.
     """
     for module in BUILT_IN:
         import_module(module)

@@ -3,15 +3,15 @@
 Where there is no Redis they are in Postgres, by Postgres' clock (``over_postgres``, ADR 30); the rest is the same.
 
 Each process keeps an account of every bucket that it uses, and answers from it. One thread exchanges the accounts with
-Redis, many at a time: it reports what was spent and learns what others spent. So nobody ever waits for Redis longer
-than ``BUDGET_SECONDS`` in all, and nobody waits at all while Redis is slow.
+Redis, many at a time: it reports the tokens spent here and learns the tokens spent by others. So no caller ever waits
+for Redis longer than ``BUDGET_SECONDS`` in all, and no caller waits at all while Redis is slow.
 
-What holds, for a bucket of so many a second and so many at once:
+These rules hold for a bucket of so many a second and so many at once:
 
-* Redis answers in time: no more than the bucket gives, however many processes dispatch. Tokens are held in Redis before
-  they are spent, and what is not spent is given back.
+* Redis answers in time: no more is spent than the bucket gives, however many processes dispatch. Tokens are held in
+  Redis before they are spent, and tokens that are not spent are given back.
 * Redis is slow: each process counts by itself meanwhile, and the accounts meet late. A single dispatcher stays exact.
-  Each further one may spend up to one burst too many, which all of them then save (up to ``DEBT_SECONDS``).
+  Each further one may spend up to one burst too many, which all of them save afterwards (up to ``DEBT_SECONDS``).
 * Redis is away: each process counts by itself. Nothing stops, and nothing is let through uncounted. A new leader begins
   with full buckets.
 """

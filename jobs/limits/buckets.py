@@ -1,11 +1,11 @@
-"""A bucket, and what one process knows of it: GCRA, a token bucket that keeps one number, when it is full again."""
+"""A bucket, and one process's account of it: GCRA, a token bucket that keeps one number, when it is full again."""
 
 import math
 from dataclasses import dataclass, field
 
-#: Redis is asked about a bucket again after this long, as other processes take tokens and give some back.
+#: Redis is asked about a bucket again after this long, because other processes take tokens and give some back.
 ASK_AGAIN_SECONDS = 0.25
-#: How the keys of targets' buckets begin.
+#: The prefix of the keys of targets' buckets.
 OF_TARGETS = "target:"
 #: The error that rounding may make, as a part of a token.
 _EPSILON = 1e-6
@@ -13,7 +13,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A limit: ``per_second`` firings on average (at least 0.001), ``burst`` at once. ``key`` names whose it is."""
+    """A limit: ``per_second`` firings on average (at least 0.001), ``burst`` at once. ``key`` names its owner."""
 
     key: str
     per_second: float
@@ -41,9 +41,10 @@ def target_bucket(target: str, per_second: float) -> Bucket | None:
 class Account:
     """One bucket as this process knows it. Times are ``time.monotonic()``'s; the lock of its ``Buckets`` guards it.
 
-    ``full_at``: when the bucket is full again, without what is held. ``held``: tokens that Redis counts as taken for
-    us. ``spent`` (since ``spent_since``) and ``returned``: what Redis has yet to be told. Held tokens that are spent
-    are returned and spent, so that the bucket fills from the moment they went and not from when they were held.
+    ``full_at``: when the bucket is full again, without the held tokens. ``held``: tokens that Redis counts as taken for
+    this process. ``spent`` (since ``spent_since``) and ``returned``: tokens that Redis has yet to be told of. Held
+    tokens that are spent count as returned and as spent. So the bucket fills from the moment they were spent, and not
+    from when they were held.
     """
 
     bucket: Bucket
@@ -54,7 +55,7 @@ class Account:
     spent_since: float = 0.0
     returned: int = 0
     asked_at: float = field(default=-math.inf)
-    #: Until when a target's turns are taken: each waiting trigger is sent to wait for a turn of its own, once.
+    #: Until when a target's turns are given out: each waiting trigger is sent once to wait for a turn of its own.
     spoken_for: float = 0.0
 
     def room(self, now: float) -> int:
@@ -85,14 +86,14 @@ class Account:
         self.spent += count
 
     def give_back(self, count: int) -> None:
-        """Let go of ``count`` tokens, or as many as are held."""
+        """Give back ``count`` held tokens, or as many as are held."""
         count = min(count, self.held)
         self.held -= count
         self.returned += count
 
     def follow(self, bucket: Bucket, now: float) -> None:
-        """Go by another rate from now on. A raised rate never has to wait for what the old one had to, nor for
-        turns that were given out under it.
+        """Go by another rate from now on. A raised rate never has to wait for as long as the old rate had to, nor for
+        turns that were given out under the old rate.
         """
         if bucket != self.bucket:
             self.bucket = bucket
@@ -100,14 +101,15 @@ class Account:
             self.spoken_for = 0.0
 
     def learn(self, *, sent_at: float, full_at_when_sent: float, full_in: float) -> None:
-        """Redis said that at ``sent_at`` the bucket was to be full after ``full_in`` seconds, by what it knew then.
+        """Redis said that at ``sent_at`` the bucket was to be full after ``full_in`` seconds, by its knowledge then.
 
-        What we said ourselves is in it, so the difference is what others spent. What we spent since is kept.
+        This process's own report is in it, so the difference is the tokens that others spent. Tokens that this process
+        spent since are kept.
         """
         by_others = sent_at + full_in - max(sent_at, full_at_when_sent)
         self.full_at = max(self.full_at, sent_at) + by_others
 
     def tells_nothing(self, now: float) -> bool:
-        """Whether it may be forgotten: a bucket that nobody knows counts as full, as this one is."""
+        """Whether it may be forgotten: a bucket that is not known counts as full, as this one is."""
         idle = self.used_at < now - 1 and max(self.full_at, self.spoken_for) <= now
         return idle and not self.held and not self.has_news

@@ -1,7 +1,7 @@
 -- Exchange accounts with the buckets of KEYS, all at one moment. A bucket's value is the time at which it is full again,
--- in seconds since 2025 by Redis' clock. Of each bucket ARGV has: seconds a token takes, burst, held tokens given back, tokens
--- spent, seconds since the first of them was, tokens to hold. Returns of each: tokens held, seconds until it is full, and 1
--- where something else stood in its place.
+-- in seconds since 2024-12-31 16:00 UTC by Redis' clock. ARGV has for each bucket: seconds a token takes, burst, held
+-- tokens given back, tokens spent, seconds since the first of these was spent, tokens to hold. Returns for each bucket:
+-- tokens held, seconds until it is full, and 1 where something else stood in its place.
 -- ARGV[1]: seconds of debt that are kept when several processes spent the same tokens.
 local time = redis.call('TIME')
 local now = (time[1] - 1735660800) + time[2] / 1000000
@@ -19,8 +19,8 @@ for n, key in ipairs(KEYS) do
     local odd, strange = false, 0
     if stored then
         full_at = type(stored) == 'string' and tonumber(stored)
-        -- Beyond what can be spent lies the time of another rate, or of a clock that stepped back, and what is no number is
-        -- not ours: each counts as an empty bucket, which fills from now on, so that it stops nobody for long.
+        -- A time later than ``latest`` is of another rate, or of a clock that stepped back. A value that is no number
+        -- is not ours. Each counts as an empty bucket, which fills from now on, so that it stops no process for long.
         strange = full_at and 0 or 1
         odd = not full_at or full_at > latest
         if odd then

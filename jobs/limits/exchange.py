@@ -1,4 +1,4 @@
-"""What is said about one account, what is answered, and the wire that carries many of them to where all are counted."""
+"""The line about one account, its answer, and the wire that carries many lines to Redis or Postgres."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from typing import NamedTuple, Protocol
 
 from jobs.limits.buckets import Account
 
-#: When an exchange is given up. Callers have long gone on by then.
+#: An exchange is given up after this long. Callers have long gone on by then.
 TIMEOUT_SECONDS = 5.0
 #: How much overspending is remembered.
 DEBT_SECONDS = 5.0
 
 
 class Answer(NamedTuple):
-    """What is said of a bucket: tokens held for us, and seconds until it is full.
+    """The answer for a bucket: tokens held for this process, and seconds until the bucket is full.
 
-    ``strange``: something else stood in its place, and it counted as empty.
+    ``strange``: something else stood in the bucket's place, and it counted as empty.
     """
 
     held: int
@@ -26,9 +26,9 @@ class Answer(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """Accounts to be exchanged, with how many tokens of each are to be held: then ``held``, once ``answered``.
+    """Accounts to exchange, with how many tokens of each to hold. ``held``: the tokens held, once ``answered``.
 
-    ``abandoned``: nobody waits for the answer any more, and what it holds is given back.
+    ``abandoned``: no caller waits for the answer any more, and the tokens it holds are given back.
     """
 
     wanted: Mapping[Account, int]
@@ -53,15 +53,15 @@ class Line:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Of its bucket: seconds a token takes, burst, held tokens given back, tokens spent, seconds since the first of
-        them was, tokens to hold.
+        """The bucket's values: seconds a token takes, burst, held tokens given back, tokens spent, seconds since the
+        first of these was spent, tokens to hold.
         """
         age = max(0.0, self._sent_at - self._since) if self._spent else 0.0
         wanted = sum(request.wanted[self.account] for request in self._requests)
         return self._bucket.interval, self._bucket.burst, self._returned, self._spent, age, wanted
 
     def settle(self, held: int, full_in: float, now: float) -> None:
-        """It was answered. Those who asked first are served first."""
+        """Take in the answer. The requests that asked first are served first."""
         account = self.account
         own = (self._held + held) * self._bucket.interval
         account.learn(sent_at=self._sent_at, full_at_when_sent=self._full_at, full_in=max(0.0, full_in - own))
@@ -75,7 +75,7 @@ class Line:
                 request.held[account] = share
 
     def take_back(self) -> None:
-        """Nobody knows whether it was heard: what was spent is said again, so that an error is on the slow side."""
+        """It is unknown whether the line arrived. Spent tokens are reported again, so an error is on the slow side."""
         if self._spent:
             account = self.account
             account.spent_since = min(self._since, account.spent_since) if account.spent else self._since
@@ -84,25 +84,25 @@ class Line:
 
 
 class Wire(Protocol):
-    """The way to where all processes count together: Redis, or Postgres where there is none. For one thread."""
+    """The way to the common count of all processes: Redis, or Postgres where there is no Redis. For one thread."""
 
-    #: What ``call`` raises when there is no answer.
+    #: The errors that ``call`` raises when there is no answer.
     failures: tuple[type[Exception], ...]
 
     def call(self, lines: Sequence[Line]) -> list[Answer]:
-        """An answer a line, all of them at one moment as far as may be. Waits for ``TIMEOUT_SECONDS``; never tries
+        """One answer per line, all of them at one moment as far as possible. Waits for ``TIMEOUT_SECONDS``; never tries
         twice.
         """
         ...
 
     def refused(self, failure: Exception) -> bool:
-        """Whether it answers and refuses, rather than being away."""
+        """Whether the other side answers and refuses, rather than being away."""
         ...
 
     def rest(self) -> None:
-        """There is nothing to say for a while."""
+        """There is nothing to exchange for a while."""
         ...
 
     def failure(self, *, patience_seconds: float) -> Exception | None:
-        """Why nothing answers there; None when it does. From any thread."""
+        """Why the other side does not answer; None when it does. May be called from any thread."""
         ...

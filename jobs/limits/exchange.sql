@@ -1,9 +1,9 @@
--- Exchange accounts with the buckets named, all at one moment: purpose and arguments as in exchange.lua. Returns of
--- each: its name, tokens held, seconds until it is full.
+-- Exchange accounts with the named buckets, all at one moment. Purpose and arguments are as in exchange.lua. Returns
+-- for each bucket: its name, tokens held, seconds until it is full.
 -- locks: the rows of buckets that are written, in the order of their names, until the statement ends.
 -- index: jobs_rate_pkey.
--- A bucket that is only asked about is not written. The conflict's row is read after its lock was had, so the count is
--- exact however many exchange at once.
+-- A bucket that is only asked about is not written. The row of a conflict is read after it is locked, so the count is
+-- exact however many processes exchange at once.
 WITH moment AS MATERIALIZED (
     SELECT extract(epoch FROM clock_timestamp())::float8 AS now
 ), asked AS MATERIALIZED (

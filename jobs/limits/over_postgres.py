@@ -1,9 +1,9 @@
-"""Buckets that are counted in Postgres, where there is no Redis: one statement an exchange, by Postgres' clock.
+"""Buckets that are counted in Postgres, where there is no Redis: one statement per exchange, by Postgres' clock.
 
 The statement is a transaction of its own on a session of this thread's own, so no dispatch has its locks, and it is
 over within milliseconds. Rows are written in the order of their names, so two exchanges never wait for each other in a
-circle. A row says when its bucket is full again; one that is full says nothing and is removed. The table is unlogged:
-nothing is flushed, and after a crash of Postgres all buckets are full (docs/adr/0030).
+circle. A row says when its bucket is full again. The row of a full bucket says nothing and is removed. The table is
+unlogged: nothing is flushed, and after a crash of Postgres all buckets are full (docs/adr/0030).
 """
 
 import hashlib
@@ -17,17 +17,17 @@ import psycopg
 from jobs.limits.exchange import DEBT_SECONDS, TIMEOUT_SECONDS, Answer, Line
 from jobs.own_session import own_session
 
-#: Buckets in one statement, whose locks others may have to wait for.
+#: Buckets in one statement. Others may have to wait for their locks.
 _SLICE = 500
-#: Full buckets are removed this often by each process that exchanges, so many at once.
+#: Each process that exchanges removes full buckets this often, and at most so many at once.
 SWEEP_SECONDS = 10.0
 MAX_SWEPT = 5_000
-#: Longer names are hashed: the target of a webhook is its tenant's to choose, and an index has its bounds.
+#: Longer names are hashed: a tenant chooses the target of its webhook, and an index bounds the length of its keys.
 MAX_NAME = 200
 _EXCHANGE, _SWEEP = (
     cast(LiteralString, Path(__file__).with_name(f"{name}.sql").read_text()) for name in ("exchange", "sweep")
 )
-#: A plan made while the table was empty would read it whole ever after.
+#: A plan made while the table was empty would read the whole table ever after.
 _SETTINGS: LiteralString = """
     SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),
            set_config('synchronous_commit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false),
@@ -36,7 +36,7 @@ _SETTINGS: LiteralString = """
 
 
 class PostgresWire:
-    """The session. It is made at first use, and closed when there has been nothing to say for a while."""
+    """The session. It is made at first use, and closed when there has been nothing to exchange for a while."""
 
     failures: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 
@@ -55,11 +55,11 @@ class PostgresWire:
         return [answer for answers in found for answer in answers]
 
     def refused(self, failure: Exception) -> bool:
-        """As it does when a lock or a time-out is in the way, or a disk is full."""
+        """Postgres refuses when a lock or a time-out is in the way, or a disk is full."""
         return isinstance(failure, psycopg.Error) and failure.sqlstate is not None
 
     def rest(self) -> None:
-        """Sessions are dear to Postgres."""
+        """Close the session, as sessions cost Postgres a lot."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -101,7 +101,7 @@ class PostgresWire:
 
 
 def _slices(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """No more than ``_SLICE`` of them together, and none twice, as a statement writes a row once."""
+    """At most ``_SLICE`` lines together, and no bucket twice among them, as a statement writes a row once."""
     some: dict[str, Line] = {}
     for line in lines:
         if len(some) == _SLICE or line.account.bucket.key in some:

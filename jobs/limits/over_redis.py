@@ -1,4 +1,4 @@
-"""Buckets that are counted in Redis, by Redis' clock: one pipeline an exchange."""
+"""Buckets that are counted in Redis, by Redis' clock: one pipeline per exchange."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from jobs.limits.exchange import DEBT_SECONDS, TIMEOUT_SECONDS, Answer, Line
 
-#: Before the names of the buckets in Redis. No queue's name may begin with a brace, even if granted
+#: The prefix of the buckets' names in Redis. No queue's name may begin with a brace, even if granted
 #: (``builtin.queues``), so no message can be put in a bucket's place.
 PREFIX = "{carillon}:rate:"
 #: Buckets that one call of the script looks at: some 2 ms of Redis.
@@ -44,7 +44,7 @@ class RedisWire:
         ]
 
     def refused(self, failure: Exception) -> bool:
-        """As it does when it is out of memory, read-only, or gives no right to the script."""
+        """Redis refuses when it is out of memory, read-only, or gives no right to the script."""
         return isinstance(failure, ResponseError)
 
     def rest(self) -> None:

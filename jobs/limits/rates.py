@@ -1,6 +1,6 @@
-"""What dispatch asks of the rate limits: ``rooms`` before its transaction, ``admit`` within it, ``spend`` after it.
+"""The rate limits for dispatch: it calls ``rooms`` before its transaction, ``admit`` within it, ``spend`` after it.
 
-Only ``rooms`` may wait for Redis, once and for at most ``BUDGET_SECONDS``, whatever the number of tenants.
+Only ``rooms`` may wait for Redis, once and for at most ``BUDGET_SECONDS``, however many tenants there are.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from jobs.limits.shared import Buckets
 
 
 class Rated(Protocol):
-    """A tenant, a row of it or whatever else has its id and its rates."""
+    """A tenant, a row of it, or another object that has its id and its rates."""
 
     @property
     def id(self) -> int: ...
@@ -23,7 +23,7 @@ class Rated(Protocol):
 
 
 class Admission(NamedTuple):
-    """``granted`` of those that wanted may call the target now; the others wait for so long each, soonest first."""
+    """``granted`` of the triggers may call the target now. ``waits``: how long each other one waits, soonest first."""
 
     granted: int
     waits: list[timedelta]
@@ -37,7 +37,7 @@ class Rates:
         self._held: dict[int, Bucket] = {}
 
     def rooms(self, tenants: Iterable[Rated]) -> dict[int, int]:
-        """How many triggers of each tenant may go, by its id; a tenant without a rate is not in it.
+        """How many triggers of each tenant may go, by tenant id; tenants without a rate are left out.
 
         Call it before the transaction, with every tenant that may be served: one pipeline, one wait of at most
         ``BUDGET_SECONDS``. The tokens are held for this dispatcher until ``spend``, or the next ``rooms``.
@@ -54,7 +54,7 @@ class Rates:
         return {tenant_id: rooms[bucket] for tenant_id, bucket in held.items()}
 
     def spend(self, counts: Mapping[int, int]) -> None:
-        """So many triggers of each tenant, by its id, were dispatched; give the rest of what was held back.
+        """Spend a token for each dispatched trigger (``counts``, by tenant id); give back the other held tokens.
 
         Call it once after the commit. Tenants that the last ``rooms`` did not name are passed over. Never waits.
         """
@@ -65,11 +65,11 @@ class Rates:
         self._held = {}
 
     def admit(self, wanted: Mapping[str, tuple[int, float]]) -> dict[str, Admission]:
-        """How many may call each target (``host`` or ``host:port``) now, and when the others may.
+        """How many triggers may call each target (``host`` or ``host:port``) now, and when the others may.
 
-        ``wanted``: by target, how many and its rate a second; 0: no limit. Never waits and asks nobody, so it may be
-        called within the transaction: what is granted is spent by this process' own account and reported afterwards.
-        What a dispatch that fails was granted is lost.
+        ``wanted``: by target, how many triggers, and the target's rate a second; 0: no limit. Never waits and asks no
+        other process, so it may be called within the transaction: granted tokens are spent by this process' own account
+        and reported afterwards. Tokens that were granted to a dispatch that fails are lost.
         """
         admissions = {}
         for target, (count, per_second) in wanted.items():
@@ -79,5 +79,5 @@ class Rates:
         return admissions
 
     def forget_turns(self, matches: Callable[[str], bool]) -> None:
-        """Give the next turns of targets that ``matches`` from now on, as what had some is asking again."""
+        """Give the next turns of targets that ``matches`` from now on, as the triggers that had turns ask again."""
         self._buckets.forget_turns(OF_TARGETS, matches)

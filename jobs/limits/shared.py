@@ -22,10 +22,10 @@ BUDGET_SECONDS = 0.1
 #: While exchanges take longer than this, callers do not wait for them at all.
 SLOW_SECONDS = 0.05
 RETRY_AFTER_SECONDS = 1.0
-#: How long Redis is not told of tokens taken where there are plenty, after it was told. An exchange for each would cost
-#: a caller as much as the statements that create a job.
+#: After Redis was told of tokens taken where there are plenty, it is not told again for this long. An exchange for each
+#: caller would cost the caller as much as the statements that create a job.
 TELL_EVERY_SECONDS = 0.02
-#: The thread ends when it has had nothing to say for so long.
+#: The thread ends when it has had nothing to exchange for this long.
 IDLE_SECONDS = 10.0
 MAX_ACCOUNTS = 50_000
 ALONE = (
@@ -35,7 +35,7 @@ ALONE = (
 
 
 class RateStatus(NamedTuple):
-    """What a bucket has left after some were taken: ``remaining`` at once, and full after ``reset_after_seconds``."""
+    """A bucket after tokens were taken: ``remaining`` tokens at once, and full after ``reset_after_seconds``."""
 
     granted: int
     remaining: int
@@ -47,7 +47,7 @@ class Buckets:
     """The accounts of one process. Any thread may call any method; none waits for longer than ``BUDGET_SECONDS``.
 
     ``counted_alone``: tokens spent while Redis was away. ``tampered``: how often something else stood in a bucket's
-    place. A process that forks makes another.
+    place. A forked process makes another.
     """
 
     def __init__(self, *, url: str) -> None:
@@ -63,7 +63,7 @@ class Buckets:
         self._away = False
         self._outage, self._slowness = Outage("rate limits away"), Outage("rate limits slow")
         self._forgot_at = time.monotonic()
-        #: When Redis was told last, and whether there is something to be told at once.
+        #: When Redis was last told, and whether it must be told something at once.
         self._told_at, self._urgent = 0.0, False
         self.counted_alone = self.tampered = 0
 
@@ -86,7 +86,7 @@ class Buckets:
             return account.room(time.monotonic()) if answered else None
 
     def take(self, bucket: Bucket, wanted: int = 1) -> RateStatus:
-        """Take up to ``wanted`` tokens. Where there are plenty Redis is told soon, and not waited for."""
+        """Take up to ``wanted`` tokens. Where there are plenty, Redis is told soon, and the caller does not wait."""
         with self._changed:
             account = self._account(bucket)
             has_plenty = account.has_plenty(wanted, time.monotonic())
@@ -107,7 +107,7 @@ class Buckets:
     def hold(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
         """Hold all tokens of each bucket, so that no other process spends them. Returns how many may be spent.
 
-        ``spend`` ends it. While Redis is slow nothing is held: the figures are those of this process alone.
+        ``spend`` ends the hold. While Redis is slow nothing is held: the figures are those of this process alone.
         """
         with self._changed:
             now = time.monotonic()
@@ -128,7 +128,7 @@ class Buckets:
             }
 
     def spend(self, counts: Mapping[Bucket, int], *, held: Iterable[Bucket] = ()) -> None:
-        """Spend so many tokens of each, and give back what is left of those ``held``. Never waits."""
+        """Spend so many tokens of each bucket, and give back the rest of those ``held``. Never waits."""
         with self._changed:
             now = time.monotonic()
             for bucket, count in counts.items():
@@ -142,7 +142,7 @@ class Buckets:
     def admit(self, bucket: Bucket, wanted: int) -> tuple[int, list[float]]:
         """Spend up to ``wanted`` tokens by the account alone. Returns how many, and the others' turns in seconds.
 
-        Never waits. What another process spent since the last exchange is not seen, and is saved afterwards.
+        Never waits. Tokens that another process spent since the last exchange are not seen, and are saved afterwards.
         """
         with self._changed:
             now = time.monotonic()
@@ -158,7 +158,7 @@ class Buckets:
             return granted, [turn - now for turn in turns]
 
     def forget_turns(self, prefix: str, matches: Callable[[str], bool]) -> None:
-        """Take back the turns given out of buckets whose key is ``prefix`` and a name that ``matches``."""
+        """Take back the turns given out for buckets whose key is ``prefix`` and a name that ``matches``."""
         with self._changed:
             for key, account in self._accounts.items():
                 if account.spoken_for and key.startswith(prefix) and matches(key.removeprefix(prefix)):
@@ -211,7 +211,7 @@ class Buckets:
         self._changed.notify()
 
     def _run(self) -> None:
-        """Exchange whenever there is something to say, until there has been nothing for a while."""
+        """Exchange whenever there is something to say, until there was nothing to say for a while."""
         while True:
             with self._changed:
                 while (rest := self._rest()) is not None:
@@ -231,7 +231,7 @@ class Buckets:
                 time.sleep(RETRY_AFTER_SECONDS)
 
     def _rest(self) -> float | None:
-        """Seconds to wait for something to say; None: something is to be said now."""
+        """Seconds to wait for something to say; None: there is something to say now."""
         if not self._requests and not self._dirty:
             return IDLE_SECONDS
         left = self._told_at + TELL_EVERY_SECONDS - time.monotonic()
@@ -256,7 +256,7 @@ class Buckets:
         except self._wire.failures as error:
             failure = error
         except Exception as error:
-            # A defect. Without the thread all would count alone from now on, unnoticed.
+            # A defect. Without the thread all accounts would be counted alone from now on, unnoticed.
             log.exception("rate limits broken")
             failure = error
         with self._changed:
@@ -277,7 +277,7 @@ class Buckets:
         return failure is None
 
     def _warn_of_tampering(self, lines: Sequence[Line]) -> None:
-        """Nobody but us has reason to write there. Each such bucket counted as empty; the others are none the worse."""
+        """No other program has reason to write there. Each such bucket counted as empty; others are not affected."""
         if lines:
             self.tampered += len(lines)
             some = [line.account.bucket.key for line in lines[:10]]
@@ -296,7 +296,7 @@ class Buckets:
             self._slowness.over()
 
     def _forget(self, now: float) -> None:
-        """Forget what tells nothing, once a second; and the longest unused beyond ``MAX_ACCOUNTS``."""
+        """Once a second, forget accounts that tell nothing, and beyond ``MAX_ACCOUNTS`` the longest unused."""
         if now < self._forgot_at + 1 and len(self._accounts) <= MAX_ACCOUNTS:
             return
         self._forgot_at = now
@@ -308,7 +308,7 @@ class Buckets:
 
 
 def wire_of(url: str) -> Wire:
-    """To the Redis of that URL; to Postgres where there is none."""
+    """The wire to the Redis of that URL; to Postgres where there is none."""
     return RedisWire(url) if url else PostgresWire()
 
 

@@ -1,13 +1,13 @@
-"""Answer: what a call with an ``Idempotency-Key`` was answered, for a day (DESIGN §10)."""
+"""Answer: the answer to a call with an ``Idempotency-Key``, kept for a day (DESIGN §10)."""
 
 from django.db import models
 
 
 class Answer(models.Model):
-    """Written by the transaction of the call itself: there is an answer exactly if what it speaks of was done.
+    """Written by the transaction of the call itself: an answer exists exactly if the change that it reports was made.
 
-    ``fingerprint`` is a keyed digest of method, path and body: of what was sent nothing else is kept. ``body`` is what
-    was answered, without what is shown only once.
+    ``fingerprint`` is a keyed digest of the request's method, path and body; nothing else of the request is kept.
+    ``body`` is the body of the answer, without the values that are shown only once.
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "key")

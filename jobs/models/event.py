@@ -10,11 +10,12 @@ from jobs.models.fields import TransactionId
 class Event(models.Model):
     """Appended by the transaction that made the change; never changed.
 
-    Its place is ``(xid, id)``. Ids alone are given out before commit, so that a reader who has seen 7 might miss 6,
-    which commits later; a reader of transactions that are all over misses none (``store/sql/events.sql: page``).
+    Its place is ``(xid, id)``. The id alone is not enough. Ids are given out before commit, so a reader that has seen 7
+    might miss 6, which commits later. A reader that reads only finished transactions misses none
+    (``store/sql/events.sql: page``).
 
-    The table is partitioned by ``at`` (migration 0010, ADR 33), so its primary key is ``(xid, id, at)``: the oldest of
-    all tenants' are found by that. A DELETE of its rows does nothing; retention drops partitions.
+    The table is partitioned by ``at`` (migration 0010, ADR 33), so its primary key is ``(xid, id, at)``. That key finds
+    the oldest events of all tenants. A DELETE of its rows does nothing; retention drops partitions.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -22,7 +23,7 @@ class Event(models.Model):
     tenant_id = models.BigIntegerField()
     at = models.DateTimeField()
     kind = models.CharField(max_length=32)
-    #: Of workflows and their runs the workflow's id (migration 0014).
+    #: For events of workflows and their runs: the workflow's id (migration 0014).
     job_id = models.UUIDField()
     trigger_id = models.UUIDField(null=True)
     data = models.JSONField()
@@ -38,7 +39,7 @@ class Event(models.Model):
 
 
 class FeedReader(models.Model):
-    """How far a reader of ours has come: ``name`` has read everything up to and with ``(xid, event_id)``."""
+    """How far a reader of Carillon's own is: ``name`` has read all events up to and including ``(xid, event_id)``."""
 
     name = models.CharField(max_length=63, primary_key=True)
     xid = TransactionId(editable=False)
@@ -49,9 +50,9 @@ class FeedReader(models.Model):
 
 
 class FeedMark(models.Model):
-    """A moment, beside the transactions that were under way: so that a place in the feed tells what partitions to read.
+    """A moment, with the transactions that ran then. With it a place in the feed tells which partitions to read.
 
-    Transactions after ``xid`` began after ``at``; those before ``over_xid`` were over by then.
+    Transactions after ``xid`` began after ``at``; those before ``over_xid`` were over by ``at``.
     """
 
     xid = TransactionId(
@@ -62,7 +63,7 @@ class FeedMark(models.Model):
 
     class Meta:
         indexes = (
-            # store/sql/events.sql: window — the first that is so many days later.
+            # store/sql/events.sql: window — the first mark that is a number of days later.
             models.Index(fields=("at",), name="feed_mark_at"),
         )
 

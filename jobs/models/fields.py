@@ -1,4 +1,4 @@
-"""What several models share: ids, times, and the bounds of stored times."""
+"""Parts that several models share: ids, times, and the bounds of stored times."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ def new_id() -> UUID:
 
 
 def new_ids(count: int) -> list[str]:
-    """Ids of the same kind and in the same order, as text: what only the database is to read is not made an object."""
+    """Ids of the same kind and in the same order, as text: only the database reads them, so no objects are made."""
     return [uuid_utils.uuid7().hex for _ in range(count)]
 
 

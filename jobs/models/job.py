@@ -1,4 +1,4 @@
-"""Job: what is to happen, when, and by which policies (DESIGN §5)."""
+"""Job: the work, its schedule, and its policies (DESIGN §5)."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ PRIORITIES = [(int(priority), priority.label) for priority in Priority]
 
 
 class _Listed(models.Manager["Job"]):
-    """Jobs that people made: the hidden ones of workflows are in no list, count or search."""
+    """Jobs that people made: the hidden jobs of workflows are in no list, count or search."""
 
     def get_queryset(self) -> models.QuerySet["Job"]:
         return super().get_queryset().filter(workflow_id__isnull=True)
@@ -24,17 +24,17 @@ class _Listed(models.Manager["Job"]):
 class Job(models.Model):
     """A definition. Holds no counter that a firing would have to update.
 
-    ``next_fire_at`` is the next instant *not yet materialized*; null when the schedule has no more.
+    ``next_fire_at`` is the next instant *not yet materialized*; null when the schedule has no more instants.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
-    #: In the order of its bytes, so that the index that keeps names unique finds those with a prefix, in order.
+    #: Ordered by its bytes, so that the index that keeps names unique also finds names with a prefix, in order.
     name = models.CharField(max_length=200, db_collation="C")
     labels = models.JSONField(default=dict, db_default={}, blank=True)
     job_type = models.CharField(max_length=63)
     payload = models.JSONField(default=dict, blank=True)
-    #: What a handler that calls out calls, as ``host`` or ``host:port``: the unit of the per-target rate limit.
+    #: The host that the handler calls, if any: ``host`` or ``host:port``, the unit of the per-target rate limit.
     target = models.CharField(max_length=255, blank=True, default="", db_default="", editable=False)
 
     schedule_type = models.CharField(max_length=16, choices=choices(ScheduleType))
@@ -68,22 +68,23 @@ class Job(models.Model):
 
     status = models.CharField(max_length=16, choices=choices(JobStatus), default=JobStatus.ACTIVE)
     status_reason = models.CharField(max_length=500, blank=True)
-    #: Of a pause that ends by itself, when (jobs.actions.bulk.pauses).
+    #: For a pause that ends by itself: when it ends (jobs.actions.bulk.pauses).
     paused_until = models.DateTimeField(null=True, blank=True, editable=False)
-    #: Who is told of what (jobs.actions.notices); null: as the tenant says. ``watched``: on successes or retries.
+    #: Recipients and events of its notices (jobs.actions.notices); null: as the tenant says. ``watched``: notices are
+    #: sent on successes or retries.
     notify = models.JSONField(null=True, blank=True)
     watched = models.BooleanField(default=False, db_default=False, editable=False)
     pause_after_failures = models.PositiveIntegerField(null=True, blank=True)
-    #: How long it stays after it was completed or cancelled; null: as long as the installation keeps such jobs.
+    #: How long it is kept after it was completed or cancelled; null: as long as the installation keeps such jobs.
     delete_after = models.DurationField(null=True, blank=True)
     version = models.PositiveIntegerField(default=1)
     next_fire_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
-    #: Of an ended job, when it is deleted (store/sql/jobs.sql: expire).
+    #: For an ended job: when it is deleted (store/sql/jobs.sql: expire).
     expires_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
-    #: Of the hidden job of a workflow's task (ADR 32): whose it is. It has no schedule and is counted nowhere.
+    #: For the hidden job of a workflow's task or schedule (ADR 32): the workflow. Such a job is counted nowhere.
     workflow_id = models.UUIDField(null=True, editable=False)
 
     objects = _Listed()
@@ -91,7 +92,7 @@ class Job(models.Model):
     with_hidden = models.Manager()
 
     class Meta:
-        #: Of the console: what jobs are given and give back may be nobody's business who looks after them.
+        #: For the console: an operator that looks after jobs need not see the data that jobs receive and return.
         permissions = (("view_payload", "Can see payloads, results, answers and outputs"),)
         constraints = (
             # A soft-deleted job frees its name.
@@ -100,7 +101,7 @@ class Job(models.Model):
                 condition=Q(deleted_at__isnull=True),
                 name="job_name_unique_among_living",
             ),
-            # What triggers refer to, so that they are of their job's tenant.
+            # Triggers refer to this pair, so that each has the tenant of its job.
             models.UniqueConstraint(fields=("id", "tenant"), name="job_and_its_tenant"),
             models.CheckConstraint(condition=one_of("status", JobStatus), name="job_status_known"),
             models.CheckConstraint(
@@ -157,7 +158,8 @@ class Job(models.Model):
             models.Index(
                 fields=("tenant", "-id"), condition=Q(deleted_at__isnull=True), name="job_of_tenant"
             ),
-            # GET /jobs?status=paused and its like, newest first. What fires is not in here, and so not slowed down.
+            # GET /jobs?status=paused and its like, newest first. Active jobs are not in this index, so their firings
+            # are not slowed down.
             models.Index(
                 fields=("tenant", "status", "-id"),
                 condition=Q(deleted_at__isnull=True, status__in=("paused", "completed", "cancelled")),
@@ -175,7 +177,7 @@ class Job(models.Model):
                 condition=Q(expires_at__isnull=False, deleted_at__isnull=True),
                 name="job_expires",
             ),
-            # store/sql/jobs.sql: purge — deleted jobs, the first that was first.
+            # store/sql/jobs.sql: purge — deleted jobs, the first deleted first.
             models.Index(fields=("deleted_at",), condition=Q(deleted_at__isnull=False), name="job_deleted"),
         )
 
@@ -184,9 +186,9 @@ class Job(models.Model):
 
 
 class JobLabel(models.Model):
-    """One label of a living job: what finds those that have it, newest first, however many or few they are.
+    """One label of a living job. It finds the jobs that have the label, newest first, however many or few they are.
 
-    Kept by triggers of ``jobs_job`` (its ``labels`` are the truth). Read through the primary key alone.
+    Kept by database triggers of ``jobs_job`` (its ``labels`` are the truth). Read through the primary key alone.
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "key", "value", "job_id")

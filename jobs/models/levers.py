@@ -1,5 +1,5 @@
-"""What operators decide for all tenants: Installation, whether anything is dispatched; TargetRule, which hosts jobs may
-call, and how fast. Breaker: which targets are down (DESIGN §8)."""
+"""The operators' decisions for all tenants: Installation, whether anything is dispatched; TargetRule, which hosts jobs
+may call, and how fast. Breaker: which targets are down (DESIGN §8)."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -11,7 +11,7 @@ from tenants.models import Tenant
 
 
 class Installation(models.Model):
-    """At most one row, of what operators decided for all tenants together.
+    """At most one row: the operators' decisions for all tenants together.
 
     While ``stopped_at`` is set, nothing is dispatched for any tenant and no queued trigger is claimed.
     """
@@ -21,8 +21,9 @@ class Installation(models.Model):
     #: The operator's name, or the API key's prefix and name.
     stopped_by = models.CharField(max_length=200, blank=True, default="", editable=False)
     stop_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
-    #: How often operators have changed rules for targets: dispatchers read these again when it differs. Then, the
-    #: patterns of the rules changed since a beat last saw to what had waited for them (``store/dispatch/targets.py``).
+    #: How often operators have changed rules for targets: dispatchers read the rules again when this number differs.
+    #: ``targets_changed`` holds the patterns of the rules that changed since a beat last handled the triggers that had
+    #: waited for them (``store/dispatch/targets.py``).
     targets_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     targets_changed = ArrayField(
         models.CharField(max_length=MAX_PATTERN_LENGTH), default=list, db_default=[], editable=False
@@ -44,8 +45,8 @@ class Installation(models.Model):
 class TargetRule(models.Model):
     """A rule for all targets that the pattern ``name`` matches (``jobs.core.levers.targets``).
 
-    A column that is null says nothing. While ``paused_at`` is set nothing starts that calls such a target. ``regex`` is
-    the pattern's, for claim.
+    A column that is null sets no limit. While ``paused_at`` is set, no trigger starts that calls such a target.
+    ``regex`` is the pattern as a regular expression, for claim.
     """
 
     name = models.CharField(max_length=MAX_PATTERN_LENGTH, unique=True)
@@ -79,8 +80,8 @@ class TargetRule(models.Model):
 
 
 class Breaker(models.Model):
-    """How a tenant's calls of one target went of late, where the tenant wants a circuit breaker for each
-    (``jobs.core.levers.breaker``). There are rows for targets of which calls failed lately, no others.
+    """How a tenant's recent calls of one target ended, where the tenant wants a circuit breaker for each target
+    (``jobs.core.levers.breaker``). Only targets whose calls failed lately have a row.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)

@@ -7,11 +7,11 @@ from jobs.models.fields import new_id, one_of, times_in_range
 from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
-#: What is done to jobs, what to triggers, and what to runs of workflows.
+#: The verbs for jobs, for triggers, and for runs of workflows.
 JOB_VERBS = ("pause", "resume", "cancel", "delete", "edit")
 TRIGGER_VERBS = ("replay", "cancel_triggers")
 RUN_VERBS = ("pause_runs", "resume_runs", "cancel_runs", "retry_runs")
-#: Which of them may be slowed down, and to how many items a second.
+#: The verbs that may be slowed down, and the bounds of their pace in items a second.
 PACED_VERBS = ("resume", "replay", "resume_runs", "retry_runs")
 SLOWEST, FASTEST = 0.1, 1000
 
@@ -19,24 +19,25 @@ SLOWEST, FASTEST = 0.1, 1000
 class Operation(models.Model):
     """Unfinished until ``finished_at``. Each slice moves ``cursor``, the last id it looked at, in its own transaction.
 
-    What was created after the operation is left alone. ``refusals`` holds the first of what could not be done. With
-    ``all_or_nothing`` it is ``checking`` until it has looked at all items, and then begins again if none was refused.
+    Items that were created after the operation are left alone. ``refusals`` holds the first refused items. With
+    ``all_or_nothing`` the operation is ``checking`` until it has looked at all items. Then it begins again if no item
+    was refused.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
     verb = models.CharField(max_length=16)
     filter = models.JSONField()
-    #: Of an edit: the merge patch.
+    #: For an edit: the merge patch.
     changes = models.JSONField(null=True)
-    #: Of a pause: why, as the jobs then say.
+    #: For a pause: the reason, which the paused jobs then show.
     reason = models.CharField(max_length=500, blank=True, default="", db_default="")
-    #: How many matched when it was confirmed; null: nobody counted.
+    #: How many items matched when it was confirmed; null: they were not counted.
     expected = models.PositiveBigIntegerField(null=True)
     all_or_nothing = models.BooleanField(default=False, db_default=False)
     checking = models.BooleanField(default=False, db_default=False)
     checked = models.PositiveBigIntegerField(default=0, db_default=0)
-    #: Items a second at most; the next one not before ``next_at``, by the database's clock.
+    #: At most so many items a second; the next item waits until ``next_at``, by the database's clock.
     per_second = models.FloatField(null=True)
     next_at = models.DateTimeField(null=True)
     cursor = models.UUIDField()
@@ -44,9 +45,9 @@ class Operation(models.Model):
     refused = models.PositiveBigIntegerField(default=0)
     refusals = models.JSONField(default=list)
     cancelled = models.BooleanField(default=False)
-    #: The actor in whose name the beats do it (store.trail); null: nobody said.
+    #: The actor in whose name the beats carry it out (store.trail); null: no actor was named.
     asked_by = models.JSONField(null=True, editable=False)
-    #: The trace of its caller: what it replays is part of that.
+    #: The trace of its caller: the triggers that it replays are part of that trace.
     trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, editable=False)
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -79,7 +80,7 @@ class Operation(models.Model):
             ),
         )
         indexes = (
-            # store/sql/operations.sql: take; the one that has waited longest.
+            # store/sql/operations.sql: take; the operation that has waited longest.
             models.Index(
                 fields=("updated_at",), condition=Q(finished_at__isnull=True), name="operation_unfinished"
             ),

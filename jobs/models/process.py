@@ -1,8 +1,9 @@
-"""What processes leave for one another: Lease, who leads (DESIGN §6); ZoneRules, by which release of the time zones.
+"""State that processes share: Lease, which beat leads (DESIGN §6); ZoneRules, the release of the time zones in use.
 
-Rate, what of a rate limit is spent, where there is no Redis to count it.
+Rate: how much of a rate limit is spent, where no Redis counts it.
 
-And what they say of themselves, for people: Worker, who takes messages (DESIGN §7); Clock, how far off theirs is.
+Processes also report on themselves, for people: Worker, the workers that take messages (DESIGN §7); Clock, how far off
+the clock of each process is.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -24,7 +25,7 @@ class Lease(models.Model):
 
 
 class ZoneRules(models.Model):
-    """By which release of the time zone database the next instants of jobs were computed; at most one row.
+    """The release of the time zone database by which the next instants of jobs were computed; at most one row.
 
     While a leader was at work under ``version``, last at ``seen_at``, no instant was owed.
     """
@@ -45,8 +46,9 @@ class ZoneRules(models.Model):
 class Rate(models.Model):
     """A bucket of ``jobs.limits``, counted here where there is no Redis. The table is unlogged (docs/adr/0030).
 
-    ``full_at``: when it is full again, in seconds since 1970 by the database's clock. ``granted`` and ``asked`` are the
-    exchange's own: a statement can tell what it granted, and read what was asked, only by the row.
+    ``full_at``: when it is full again, in seconds since 1970 by the database's clock. ``granted`` and ``asked`` serve
+    the exchange statement alone. That statement can return the granted tokens and read the request only through the
+    row.
     """
 
     bucket = models.TextField(primary_key=True)
@@ -61,9 +63,10 @@ class Rate(models.Model):
 class Worker(models.Model):
     """``name`` takes from ``queues`` with ``concurrency`` processes or threads; last heard of at ``seen_at``.
 
-    For people, for ``explain``, and for beats that would spare the broker what nobody takes: nothing that must be true
-    depends on it. Triggers are recovered by their leases. ``process`` tells apart two workers that were given one name.
-    ``busy`` of its processes or threads were at work then; null: it does not tell.
+    It serves people, ``explain``, and beats, which do not send the broker messages that no worker takes. Nothing that
+    must be true depends on it. Triggers are recovered by their leases. ``process`` tells apart two workers that were
+    given one name. ``busy`` of its processes or threads were at work at ``seen_at``; null: the worker does not report
+    it.
     """
 
     name = models.CharField(max_length=200, primary_key=True)
@@ -86,8 +89,8 @@ class Worker(models.Model):
 
 class Clock(models.Model):
     """The clock of the process ``name`` (a beat, a worker, one of the web) is ``offset_seconds`` ahead of the
-    database's, measured to ``within_seconds``. Of a beat ``rate_limit_bypassed`` counts firings that it rated alone, as
-    Redis was away. ``version`` is Carillon's, as the process runs it.
+    database's, measured to ``within_seconds``. For a beat, ``rate_limit_bypassed`` counts the firings whose rate it
+    counted alone because Redis was away. ``version`` is the version of Carillon that the process runs.
 
     For people: no process clock decides anything.
     """

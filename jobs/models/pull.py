@@ -12,8 +12,8 @@ from tenants.models import Tenant
 class PullType(models.Model):
     """A job type that a tenant declared over the API: its handler is a pull worker, anywhere and in any language.
 
-    ``job_type`` is what its jobs and triggers carry (``jobs.core.pull``). ``payload_schema`` is a JSON Schema that the
-    payloads of its jobs have to fit, checked when they are written.
+    ``job_type`` is the name that its jobs and triggers carry (``jobs.core.pull``). ``payload_schema`` is a JSON Schema
+    that the payloads of its jobs must fit; it is checked when they are written.
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)

@@ -1,4 +1,4 @@
-"""Queue: what dispatchers know of one job type's queue together (DESIGN §8). Message: what the broker cannot take."""
+"""Queue: state of a job type's queue that dispatchers share (DESIGN §8). Message: one that the broker cannot take."""
 
 from django.db import models
 
@@ -6,13 +6,15 @@ from jobs.models.fields import times_in_range
 
 
 class Queue(models.Model):
-    """Locked by whoever dispatches this job type, so that its caps stay exact with several dispatchers.
+    """The dispatcher that serves this job type locks it, so that its caps stay exact with several dispatchers.
 
-    ``window`` is how many triggers may be queued at once: about what the workers take in the target wait, at ``rate``
-    claims a second. ``dispatched`` counts ever; ``drained`` is what of it had left the queue at ``measured_at``.
+    ``window`` is how many triggers may be queued at once: about as many as the workers claim within the target wait, at
+    ``rate`` claims a second. ``dispatched`` counts all triggers ever dispatched; ``drained`` is how many of them had
+    left the queue at ``measured_at``.
 
-    The other columns are operators' (``store/sql/levers.sql``): while ``paused_at`` is set nothing of the type starts;
-    ``max_in_flight`` bounds what is in flight beside the handler's own, the lower one counts.
+    The other columns are operators' (``store/sql/levers.sql``). While ``paused_at`` is set, no trigger of the type
+    starts. ``max_in_flight`` bounds the triggers in flight, as the handler's own ``max_in_flight`` does; the lower one
+    counts.
     """
 
     job_type = models.CharField(max_length=63, primary_key=True)
@@ -51,7 +53,7 @@ class Queue(models.Model):
 class Message(models.Model):
     """A message that waits in Postgres because the broker is away: ``items`` is ``[[trigger id, fence], …]``.
 
-    Only written with ``CARILLON_BROKERLESS_FALLBACK``. Gone as soon as a worker takes it.
+    Only written with ``CARILLON_BROKERLESS_FALLBACK``. Deleted as soon as a worker takes it.
     """
 
     job_type = models.CharField(max_length=63)

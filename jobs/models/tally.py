@@ -1,7 +1,7 @@
-"""Tallies: sums that triggers of a table keep, so that neither quotas nor usage count its rows. They are exact.
+"""Tallies: sums that database triggers keep, so that quotas and usage need not count a table's rows. They are exact.
 
-Activity: what happened, as processes count it and add it once a second; for people and alarms. It is exact as long as
-no process is killed, and nothing of the engine depends on it.
+Activity: events that each process counts and adds once a second, for people and alarms. It is exact as long as no
+process is killed, and nothing of the engine depends on it.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -11,8 +11,8 @@ from jobs.core.activity import KINDS
 
 
 class Tally(models.Model):
-    """A tenant's sum is that of its stripes. Each connection writes to a stripe of its own, or nearly, so that those
-    who write at once do not wait for each other.
+    """A tenant's sum is the sum of its stripes. Nearly every connection writes to a stripe of its own, so that
+    connections that write at once do not wait for each other.
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "stripe")
@@ -24,7 +24,7 @@ class Tally(models.Model):
 
 
 class JobTally(Tally):
-    """How many living jobs a tenant has, by triggers of ``jobs_job`` (migration 0005)."""
+    """How many living jobs a tenant has, kept by database triggers of ``jobs_job`` (migration 0005)."""
 
     jobs = models.BigIntegerField()
 
@@ -33,7 +33,7 @@ class JobTally(Tally):
 
 
 class AnswerTally(Tally):
-    """How many bytes of answers a tenant has, by triggers of ``jobs_answer`` (migration 0005)."""
+    """How many bytes of answers a tenant has, kept by database triggers of ``jobs_answer`` (migration 0005)."""
 
     bytes = models.BigIntegerField()
 
@@ -59,8 +59,8 @@ for _kind in KINDS:
 
 
 class ActivityMinute(Activity):
-    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0003); those
-    that tell of trouble are found by an index of their own (migration 0003; store/sql/overview.sql: troubles).
+    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0003). Rows
+    that count any trouble have an index of their own (migration 0003; store/sql/overview.sql: troubles).
     """
 
     pk = models.CompositePrimaryKey("minute", "tenant_id", "job_type")
@@ -75,17 +75,18 @@ class ActivityHour(Activity):
 
 
 class ActivityTotal(Activity):
-    """What ``/metrics`` shows as counters. ``tenant_id`` 0 stands for all tenants that have no series of their own, and
-    -1 for all tenants.
+    """The totals that ``/metrics`` shows as counters. ``tenant_id`` 0 stands for all tenants that have no series of
+    their own, and -1 for all tenants.
     """
 
     pk = models.CompositePrimaryKey("tenant_id", "job_type")
 
 
 class QueueSample(models.Model):
-    """What waited and ran of a job type ('': of all), and the slots of the workers that serve it, as the leader saw it
-    every half a minute: in each step of ``step_seconds`` that begins ``at``, the most of all looks. ``slots``: of the
-    last. Kept for charts; nothing depends on it.
+    """How many triggers of a job type ('': of all types) waited and ran, and the slots of the workers that serve it.
+
+    The leader looks every half a minute. A row holds, for the step of ``step_seconds`` that begins ``at``, the highest
+    figures of all looks; ``slots`` is from the last look. Kept for charts; nothing depends on it.
     """
 
     pk = models.CompositePrimaryKey("step_seconds", "job_type", "at")
@@ -104,8 +105,9 @@ class QueueSample(models.Model):
 
 
 class OwnTotal(models.Model):
-    """What processes tell of themselves in ``/metrics``, all of them together: ``name`` is a metric's, ``labels`` the
-    values of its labels, and ``kind`` says what is counted (``jobs.core.activity``: TIMES, SECONDS_SUM, a bucket).
+    """Counts that all processes together report about themselves in ``/metrics``. ``name`` is the metric's name,
+    ``labels`` are the values of its labels, and ``kind`` names the quantity that is counted (``jobs.core.activity``:
+    TIMES, SECONDS_SUM, a bucket).
     """
 
     pk = models.CompositePrimaryKey("name", "labels", "kind")
@@ -129,9 +131,10 @@ class MetricTenant(models.Model):
 
 
 class KeptForecast(models.Model):
-    """How many firings fall into each quarter of an hour from ``since`` on, as schedules said at ``made_at``: of a
-    tenant, or as tenant 0 of all. ``peaks``: of the quarter's fullest minute, which ``peak_minutes`` names. The leader
-    makes it anew every quarter of an hour, or as often as that takes little; nothing depends on it.
+    """How many firings fall into each quarter of an hour from ``since`` on, by the schedules as they were at
+    ``made_at``: of one tenant, or of all for tenant 0. ``peaks``: the firings in the quarter's fullest minute, which
+    ``peak_minutes`` names. The leader computes it again every quarter of an hour, or less often if that takes long;
+    nothing depends on it.
     """
 
     tenant_id = models.BigIntegerField(primary_key=True)
@@ -146,7 +149,7 @@ class KeptForecast(models.Model):
     class Meta:
         db_table = "jobs_forecast"
         indexes = (
-            # store/insight/forecast.py: busiest — the tenants that fire most.
+            # store/insight/forecast.py: busiest — the tenants with the most firings.
             models.Index(fields=("-total",), name="forecast_by_total"),
         )
 

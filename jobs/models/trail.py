@@ -1,6 +1,6 @@
 """The audit trail (docs/audit.md): Change, who changed what, and its signed checkpoints.
 
-It tells of what people decide on: definitions, limits, credentials, operators.
+It records changes of the things that people decide on: definitions, limits, credentials, operators.
 """
 
 from django.db import models
@@ -9,11 +9,12 @@ from jobs.models.fields import TransactionId
 
 
 class Change(models.Model):
-    """Appended by triggers of the tables it tells of (migrations 0006, 0007), and for what is done to triggers by the
-    action itself (``store.trail.note``), in the transaction that made the change.
+    """Appended in the transaction that made the change. Database triggers of the recorded tables append it
+    (migrations 0006, 0007). For changes of Carillon's triggers the action itself appends it (``store.trail.note``).
 
-    ``changes`` maps columns to ``[before, after]``, or to null where values are not kept: secrets, what may hold some,
-    and what is long. ``tenant_id`` is null for operators and groups. Its place is ``(xid, id)``, as an event's is.
+    ``changes`` maps columns to ``[before, after]``, or to null where values are not kept: secrets, values that may hold
+    secrets, and long values. ``tenant_id`` is null for operators and groups. Its place is ``(xid, id)``, as an event's
+    is.
     """
 
     class Kind(models.TextChoices):
@@ -34,13 +35,13 @@ class Change(models.Model):
         CREATED = "created"
         UPDATED = "updated"
         DELETED = "deleted"
-        #: Of a job: fired now, beside its schedule.
+        #: A job was fired now, beside its schedule.
         RUN = "run"
-        #: Of a trigger, or of many of a tenant's at once.
+        #: For one trigger, or for many triggers of a tenant at once.
         REPLAYED = "replayed"
         CANCELLED = "cancelled"
         DISMISSED = "dismissed"
-        #: Of an operator of the console.
+        #: For an operator of the console.
         SIGNED_IN = "signed_in"
         SIGNED_OUT = "signed_out"
         SIGN_IN_FAILED = "sign_in_failed"
@@ -65,8 +66,8 @@ class Change(models.Model):
                 condition=models.Q(tenant_id__isnull=False),
                 name="change_of_tenant",
             ),
-            # store/sql/trail.sql: page_of_object; also the admin's list of one object. The condition always holds; it
-            # only keeps the planner from skipping through this index in search of a tenant.
+            # store/sql/trail.sql: page_of_object; also the admin's list of one object. The condition always holds. It
+            # only keeps the planner from skipping through this index to find a tenant.
             models.Index(
                 fields=("object_id", "xid", "id"),
                 condition=models.Q(object_id__gt=""),
@@ -76,9 +77,9 @@ class Change(models.Model):
             models.Index(fields=("actor", "-id"), name="change_by_actor"),
             # store/sql/chain.sql: next_range and digest; carillon_purge_trail.
             models.Index(fields=("xid",), name="change_in_order"),
-            # The admin's lists of a tenant, a kind, a kind of actor and an action, newest first. What services make by
-            # the thousand is not in the last three: a list of jobs, of keys' doings or of what was created finds some
-            # wherever it looks.
+            # The admin's lists of a tenant, a kind, a kind of actor and an action, newest first. The last three leave
+            # out the changes that services make by the thousand. A list of changes to jobs, of changes by API keys or
+            # of creations finds some rows wherever it looks.
             models.Index(
                 fields=("tenant_id", "-id"),
                 condition=models.Q(tenant_id__isnull=False),
@@ -102,9 +103,9 @@ class Change(models.Model):
 
 
 class TrailCheckpoint(models.Model):
-    """The changes of transactions after ``after_xid`` up to ``upto_xid``; those were over when it was made.
+    """The changes of transactions after ``after_xid`` up to ``upto_xid``, which were over when it was made.
 
-    Rows of it are appended only. After its changes are past retention it stays as their stub.
+    Rows are only appended. When its changes are past retention, the checkpoint stays as their stub.
     """
 
     number = models.BigIntegerField(primary_key=True)
@@ -115,7 +116,7 @@ class TrailCheckpoint(models.Model):
     digest = models.CharField(max_length=64)
     last_at = models.DateTimeField()
     made_at = models.DateTimeField()
-    #: The seal of the checkpoint before; empty for the first.
+    #: The seal of the previous checkpoint; empty for the first.
     previous = models.CharField(max_length=64, blank=True)
     key_id = models.CharField(max_length=16)
     seal = models.CharField(max_length=64)
@@ -125,7 +126,7 @@ class TrailCheckpoint(models.Model):
 
 
 class TrailHead(models.Model):
-    """One row: the last checkpoint, signed. Without it nobody would miss the last ones."""
+    """One row: the last checkpoint, signed. Without it a removal of the last checkpoints would go unnoticed."""
 
     id = models.SmallIntegerField(primary_key=True)
     number = models.BigIntegerField()

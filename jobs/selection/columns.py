@@ -1,4 +1,4 @@
-"""What filters of triggers ask of other tables' rows, one look-up for each trigger that a walk comes by.
+"""Columns of other tables that filters of triggers ask for, one look-up for each trigger that a walk comes by.
 
 A join might begin with all rows of the other table.
 """
@@ -9,7 +9,7 @@ from jobs.models import Attempt, Job
 
 
 def of_last_attempt(column: str) -> Subquery:
-    """What the trigger's last attempt has in that column."""
+    """The value of that column in the trigger's last attempt."""
     last = Attempt.objects.filter(trigger_id=OuterRef("id")).order_by("-number", "-started_at")
     return Subquery(last.values(column)[:1])
 

@@ -1,4 +1,4 @@
-"""What lists may be filtered by. A filter that cannot be understood is a 400 that names it, never an ignored one."""
+"""The filters of lists. A filter that cannot be understood gets a 400 that names it, and is never ignored."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -25,7 +25,7 @@ from jobs.selection.columns import called_host, of_last_attempt
 from jobs.shapes.job import MAX_NAME
 from jobs.shapes.operations import EVERY_REASON, IDS
 
-#: Jobs that one filter may name.
+#: The most jobs that one filter may name.
 MAX_IDS = 100
 #: States of attempts that always have an error code (``handlers.outcome``).
 _WITH_CODE = (AttemptState.FAILED, AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED)
@@ -38,7 +38,7 @@ def refuse_empty(given: Mapping[str, Any], *, known: Collection[str]) -> None:
     """Raises ``InvalidInput`` for filters without a value: ``?job=$JOB`` would mean all where ``JOB`` is unset."""
     empty = [name for name in known if name in given and not str(given[name]).strip()]
     if empty:
-        raise InvalidInput(dict.fromkeys(empty, "Is empty; leave it out, or say what to look for."))
+        raise InvalidInput(dict.fromkeys(empty, "Is empty; leave it out, or give a value to look for."))
 
 
 class _InstantField(forms.CharField):
@@ -65,7 +65,7 @@ class InstantFilter(filters.Filter):
 
 @extend_schema_field({"type": "string", "maxLength": 63, "pattern": _SOMETHING})
 class JobTypeFilter(filters.CharFilter):
-    """By the name its tenant knows a type by, whichever kind it is."""
+    """By the name that its tenant has for a type, of any kind."""
 
     def filter(self, queryset: QuerySet[Any], value: Any) -> QuerySet[Any]:
         if not value:
@@ -79,6 +79,16 @@ def _is_of_type(job_type: str, column: str = "job_type") -> Q:
 
 def _choices(values: Any) -> list[tuple[str, str]]:
     return [(str(value), str(value)) for value in values]
+
+
+def _since(field_name: str, happened: str) -> InstantFilter:
+    return InstantFilter(
+        field_name=field_name, lookup_expr="gte", label=f"{happened} at this instant or later."
+    )
+
+
+def _until(field_name: str, happened: str) -> InstantFilter:
+    return InstantFilter(field_name=field_name, lookup_expr="lt", label=f"{happened} before this instant.")
 
 
 class _LabelsField(forms.CharField):
@@ -113,7 +123,7 @@ class _IdsField(forms.CharField):
         text = super().to_python(value)
         parts = text.split(",") if text else []
         if len(parts) > MAX_IDS:
-            raise forms.ValidationError(f"Must name {MAX_IDS} ids at most.")
+            raise forms.ValidationError(f"Must name at most {MAX_IDS} ids.")
         try:
             return [UUID(part.strip()) for part in parts]
         except ValueError:
@@ -122,7 +132,7 @@ class _IdsField(forms.CharField):
 
 @extend_schema_field({"type": "string", "pattern": IDS})
 class IdsFilter(filters.Filter):
-    """Those of the named ids."""
+    """The rows of the named ids."""
 
     field_class = _IdsField
 
@@ -161,17 +171,17 @@ class HttpStatusFilter(filters.Filter):
 class ListFilter(filters.FilterSet):
     """Filters of a list that is read page by page, in two kinds.
 
-    Those that an index leads to in the list's order may ``walk``: the page is found at once, however few rows match.
-    The others ``sift`` what the walk comes by, which the paginator bounds.
+    Filters that an index leads to in the list's order may ``walk``: the page is found at once, however few rows match.
+    The others ``sift`` the rows that the walk comes by; the paginator bounds their number.
     """
 
-    #: Whose rows are listed.
+    #: The tenant whose rows are listed.
     tenant_id = 0
-    #: The list is in the order of ids, whatever ``ordering`` says.
+    #: Whether the list is in the order of ids, no matter what ``ordering`` says.
     by_id = False
 
     def walking(self) -> dict[str, Any]:
-        """Of the filters given, those that walk, with their values; here none."""
+        """The given filters that walk, with their values; here none."""
         return {}
 
     def given(self) -> dict[str, Any]:
@@ -184,7 +194,7 @@ class ListFilter(filters.FilterSet):
         return self._apply(queryset, self.walking())
 
     def sift(self) -> Callable[[QuerySet[Any]], QuerySet[Any]] | None:
-        """What applies the filters that do not walk; None when there are none."""
+        """A function that applies the filters that do not walk; None when there are none."""
         rest = {name: value for name, value in self.given().items() if self.walking().get(name) != value}
         return (lambda queryset: self._apply(queryset, rest)) if rest else None
 
@@ -195,7 +205,7 @@ class ListFilter(filters.FilterSet):
 
 
 class JobFilter(ListFilter):
-    ids = IdsFilter(label="Ids of jobs, separated by commas, 100 at most.")
+    ids = IdsFilter(label="Ids of jobs, separated by commas, at most 100.")
     status = filters.ChoiceFilter(choices=_choices(JobStatus))
     job_type = JobTypeFilter(max_length=63)
     priority = filters.ChoiceFilter(
@@ -206,14 +216,14 @@ class JobFilter(ListFilter):
     name_prefix = NameFilter(
         max_length=MAX_NAME,
         method="by_prefix",
-        label="How the name begins; the list is then in the order of names.",
+        label="Beginning of the name; the list is then in the order of names.",
     )
     target = TargetFilter(max_length=255, label="The host that the job calls.")
-    labels = LabelsFilter(label="Such as env=prod,team=billing: jobs with all of these labels.")
-    created_after = InstantFilter(field_name="created_at", lookup_expr="gte", label="This instant or later.")
-    created_before = InstantFilter(field_name="created_at", lookup_expr="lt", label="Before this instant.")
-    updated_after = InstantFilter(field_name="updated_at", lookup_expr="gte", label="This instant or later.")
-    updated_before = InstantFilter(field_name="updated_at", lookup_expr="lt", label="Before this instant.")
+    labels = LabelsFilter(label="Only jobs with all of these labels, such as env=prod,team=billing.")
+    created_after = _since("created_at", "Created")
+    created_before = _until("created_at", "Created")
+    updated_after = _since("updated_at", "Updated")
+    updated_before = _until("updated_at", "Updated")
 
     class Meta:
         model = Job
@@ -234,7 +244,7 @@ class JobFilter(ListFilter):
         if found or (self.by_name and not self.by_id):
             return found
         if "labels" in given:
-            # One leads the way; which of several is rare nobody knows.
+            # One label leads the way; it is unknown which of several is rare.
             key, value = next(iter(given["labels"].items()))
             return {"labels": {key: value}}
         if given.get("status") not in (None, JobStatus.ACTIVE):
@@ -249,16 +259,12 @@ class JobFilter(ListFilter):
 
 
 class FiringFilter(ListFilter):
-    """Filters of triggers that make sense for the dead ones and for one job's alike."""
+    """Filters that make sense for dead triggers and for the triggers of one job alike."""
 
     job_type = JobTypeFilter(max_length=63)
     reason = filters.ChoiceFilter(choices=_choices(EVERY_REASON))
-    scheduled_for_after = InstantFilter(
-        field_name="scheduled_for", lookup_expr="gte", label="This instant or later."
-    )
-    scheduled_for_before = InstantFilter(
-        field_name="scheduled_for", lookup_expr="lt", label="Before this instant."
-    )
+    scheduled_for_after = _since("scheduled_for", "Scheduled")
+    scheduled_for_before = _until("scheduled_for", "Scheduled")
 
     class Meta:
         model = Trigger
@@ -269,11 +275,11 @@ class JobTriggerFilter(FiringFilter):
     state = filters.ChoiceFilter(choices=_choices(TriggerState), method="by_state")
 
     def by_state(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
-        """With the phase, which is what indexes know."""
+        """Filters by the phase, too, because indexes know the phase."""
         return queryset.filter(state=value, phase=PHASES[TriggerState(value)])
 
     def walking(self) -> dict[str, Any]:
-        """All: a job has no more triggers than retention leaves, and each page says what became of its time."""
+        """All filters: a job has no more triggers than retention leaves, and each page says what became of its time."""
         return self.given()
 
 
@@ -295,18 +301,18 @@ class SkippedRangeFilter(filters.FilterSet):
 
 
 class AttemptFilter(ListFilter):
-    """All attempts of one job, or of all jobs those with an error code: an index leads to either, and to their time.
+    """All attempts of one job, or those of all jobs with an error code: an index leads to either, and to their time.
 
-    An index of all attempts of a tenant would cost each claim what claims have not.
+    An index of all attempts of a tenant would cost each claim more than it can spare.
     """
 
     state = filters.ChoiceFilter(choices=_choices(AttemptState))
-    error_code = ErrorCodeFilter(max_length=64, label="Such as timeout; as attempts have it.")
-    http_status = HttpStatusFilter(label="Of the target's answer.")
+    error_code = ErrorCodeFilter(max_length=64, label="Error code of the attempt, such as timeout.")
+    http_status = HttpStatusFilter(label="HTTP status of the target's answer.")
     job_type = JobTypeFilter(max_length=63, method="by_type")
     job = filters.UUIDFilter(field_name="job_id")
-    started_after = InstantFilter(field_name="started_at", lookup_expr="gte", label="This instant or later.")
-    started_before = InstantFilter(field_name="started_at", lookup_expr="lt", label="Before this instant.")
+    started_after = _since("started_at", "Started")
+    started_before = _until("started_at", "Started")
 
     class Meta:
         model = Attempt
@@ -316,18 +322,16 @@ class AttemptFilter(ListFilter):
         return {name: value for name, value in self.given().items() if name == "job"}
 
     def walk(self, queryset: QuerySet[Attempt]) -> QuerySet[Attempt]:
-        """All filters but the job sift as well. Those of time bound the ids generously: workers' clocks stamp them.
+        """All filters except the job sift as well. Those of time bound the ids generously: workers' clocks stamp ids.
 
-        ``queryset`` is of those with an error code. Raises ``InvalidInput`` for a state without one, and no job.
+        ``queryset`` has the attempts with an error code. Raises ``InvalidInput`` for a state without one, and no job.
         """
         given = self.given()
         if "job" in given:
             queryset = self._of_job(given["job"])
         elif given.get("state", _WITH_CODE[0]) not in _WITH_CODE:
             raise InvalidInput(
-                {
-                    "state": f"Name a job as well: of all jobs only {', '.join(_WITH_CODE)} attempts are listed."
-                }
+                {"state": f"Name a job, too: for all jobs only {', '.join(_WITH_CODE)} ones are listed."}
             )
         if "started_after" in given:
             queryset = queryset.filter(id__gte=first_id_since(given["started_after"] - _CLOCKS_APART))
@@ -336,29 +340,27 @@ class AttemptFilter(ListFilter):
         return queryset
 
     def _of_job(self, job_id: Any) -> QuerySet[Attempt]:
-        """A job's attempts are all its tenant's. Of a foreign one not one row is looked at."""
+        """All attempts of a job are its tenant's. No row of a foreign job is looked at."""
         if not Job.objects.filter(tenant_id=self.tenant_id, id=job_id).exists():
             return Attempt.objects.none()
         return Attempt.objects.filter(job_id=job_id)
 
     def by_type(self, queryset: QuerySet[Attempt], name: str, value: str) -> QuerySet[Attempt]:
-        """Asked of each row's trigger: a join might begin with all triggers of the type."""
+        """Looks up each row's trigger: a join might begin with all triggers of the type."""
         trigger = Trigger.objects.filter(_is_of_type(value), id=OuterRef("trigger_id"))
         return queryset.alias(of_type=Subquery(trigger.values("id")[:1])).filter(of_type__isnull=False)
 
 
 class DeadLetterFilter(FiringFilter):
     job = filters.UUIDFilter(field_name="job_id")
-    error_code = ErrorCodeFilter(max_length=64, method="by_error", label="Of the last attempt.")
-    http_status = HttpStatusFilter(method="by_http_status", label="Of the last answer of the target.")
+    error_code = ErrorCodeFilter(max_length=64, method="by_error", label="Error code of the last attempt.")
+    http_status = HttpStatusFilter(method="by_http_status", label="HTTP status of the target's last answer.")
     target = TargetFilter(max_length=255, method="by_target", label="The host that the job calls.")
-    finished_after = InstantFilter(
-        field_name="finished_at", lookup_expr="gte", label="This instant or later."
-    )
-    finished_before = InstantFilter(field_name="finished_at", lookup_expr="lt", label="Before this instant.")
+    finished_after = _since("finished_at", "Finished")
+    finished_before = _until("finished_at", "Finished")
 
     def walking(self) -> dict[str, Any]:
-        """One job's are found by its own index, and sorted: they are no more than retention leaves."""
+        """Triggers of one job are found by its own index, and sorted: they are no more than retention leaves."""
         return {name: value for name, value in self.given().items() if name == "job"}
 
     def by_error(self, queryset: QuerySet[Trigger], name: str, value: str) -> QuerySet[Trigger]:
@@ -376,9 +378,9 @@ class TriggerFilter(DeadLetterFilter):
 
 
 class UnfinishedFilter(DeadLetterFilter):
-    """Of triggers that have not ended yet, and so have no reason. No index of a tenant's is about them alone."""
+    """Filters of triggers that have not ended yet, and so have no reason. No index of a tenant has them alone."""
 
-    #: What has not ended has none of these.
+    #: An unfinished trigger has none of these.
     reason = None
     error_code: Any = None
     http_status: Any = None

@@ -1,4 +1,4 @@
-"""What a queryset selects as plain rows, for pages that only show them: a page of models costs four times as much."""
+"""A queryset's results as plain rows, for pages that only show them: a page of models costs four times as much."""
 
 from collections import namedtuple
 from collections.abc import Iterator

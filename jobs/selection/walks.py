@@ -1,7 +1,7 @@
 """Filters of lists (``GET /jobs``, ``/triggers``, ``/workflow-runs`` …), given as a JSON object of texts.
 
-The same objects answer for what a list shows and what an operation acts on. Walks by id, and looks at a bounded number
-of rows at a time, as lists do.
+The same objects decide which rows a list shows and which rows an operation acts on. A walk goes by id, and looks at a
+bounded number of rows at a time, as lists do.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from jobs.selection.filters import DeadLetterFilter, JobFilter, ListFilter, Trig
 from jobs.selection.workflows import RetriedRunFilter, UnfinishedRunFilter
 from tenants.models import Tenant
 
-#: Rows that one slice looks at, and a dry run.
+#: The most rows that one slice looks at, and a dry run.
 SLICE_ROWS, DRY_RUN_ROWS = 10_000, 100_000
 
 
 def read_filter(wanted: object, *, verb: str, tenant: Tenant) -> dict[str, str]:
-    """``wanted`` if it is a filter of what ``verb`` acts on; raises ``InvalidInput`` and ``ValidationError``."""
+    """``wanted`` if it is a filter of the rows of ``verb``; raises ``InvalidInput`` and ``ValidationError``."""
     texts = _texts(wanted, kind=_kind(verb))
     _check(_filters(texts, verb=verb, tenant_id=tenant.id))
     return texts

@@ -1,4 +1,4 @@
-"""What lists of workflows and of their runs may be filtered by."""
+"""The filters of lists of workflows and of their runs."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,12 +12,12 @@ from jobs.models.fields import choices
 from jobs.selection.filters import LabelsFilter, ListFilter, NameFilter
 from jobs.shapes.job import MAX_NAME
 
-#: Names are in the order of their bytes: none that begins with a prefix comes behind the prefix and this.
+#: Names are in the order of their bytes: no name that begins with a prefix comes behind the prefix and this.
 _LAST_CHARACTER = "\U0010ffff"
 
 
 def named_workflows(prefix: str, *, tenant_ids: Iterable[int]) -> QuerySet[Workflow]:
-    """Living workflows of these tenants whose names begin so: a range of an index for each tenant."""
+    """Living workflows of these tenants whose names begin with ``prefix``: a range of an index for each tenant."""
     return Workflow.objects.filter(
         tenant_id__in=tenant_ids,
         deleted_at=None,
@@ -58,7 +58,7 @@ class WorkflowRunFilter(ListFilter):
 
 
 class UnfinishedRunFilter(WorkflowRunFilter):
-    """Of runs that have not ended. No index of a tenant's is about them alone."""
+    """Filters of runs that have not ended. No index of a tenant has them alone."""
 
     state = filters.ChoiceFilter(choices=choices([RunState.RUNNING]))
 
@@ -67,7 +67,7 @@ class UnfinishedRunFilter(WorkflowRunFilter):
 
 
 class RetriedRunFilter(WorkflowRunFilter):
-    """Of runs that a retry lets go on: failed ones, unless cancelled ones are asked for."""
+    """Filters of runs that a retry lets go on: failed ones, unless cancelled ones are asked for."""
 
     state = filters.ChoiceFilter(choices=choices([RunState.FAILED, RunState.CANCELLED]))
 

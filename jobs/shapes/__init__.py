@@ -1,4 +1,5 @@
-"""What every object of the API looks like, once: pydantic models that read, refuse, render and describe.
+"""The shape of every object of the API, told once: pydantic models that read, refuse, render and describe.
 
-Whether what a caller names exists (a job type, a secret, room under a quota) is asked afterwards, by ``jobs.actions``.
+``jobs.actions`` asks afterwards whether the things that a caller names exist (a job type, a secret, room under a
+quota).
 """

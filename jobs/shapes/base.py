@@ -1,8 +1,9 @@
-"""What all shapes have in common: those that are sent refuse in Carillon's words, with every fault by the path of its
-field; those that are answered take their fields from an object.
+"""The common part of all shapes. Shapes that are sent refuse in Carillon's words, with every fault by the path of its
+field; shapes that are answered take their fields from an object.
 
-A refusal is raised once pydantic's ``ValidationError`` is gone. Python's collector does not see into one, so a refusal
-that has it for its ``__context__``, while it holds that refusal, would never be freed, nor the document it is about.
+A refusal is raised once pydantic's ``ValidationError`` is gone. Python's collector does not see into such an error. If
+a refusal had the error as its ``__context__``, while the error holds the refusal, neither would ever be freed, nor
+would the document they are about.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,7 +29,7 @@ M = TypeVar("M", bound=BaseModel)
 class Described(BaseModel):
     """Reads JSON. Each object translates its own faults; the one around it puts them below its path."""
 
-    #: What to say of a field that is missing or unknown, where that is more than that it is.
+    #: The message for a field that is missing or unknown, if it says more than that.
     hints: ClassVar[Mapping[str, str]] = {}
     #: Whether null counts as left out, as in a JSON merge patch (RFC 7396).
     drops_null: ClassVar[bool] = False
@@ -38,20 +39,20 @@ class Described(BaseModel):
     def read(cls, document: object, **context: Any) -> Self:
         """The object that parsed JSON describes. Raises ``InvalidInput`` naming every wrong field at once.
 
-        ``context`` is what validators may know beside it.
+        ``context`` holds further facts that validators may use.
         """
         try:
             return cls.model_validate(document, context=context)
         except ValidationError as error:
-            # The one finding is what the validator below raised.
+            # The one finding is the refusal that the validator below raised.
             [finding] = error.errors(include_url=False, include_input=False)
             errors = finding.pop("ctx")["error"].errors
         raise InvalidInput(errors)
 
     @classmethod
     def kept(cls, document: object) -> Self:
-        """As ``read``, of what was read once and is kept: fields may have come since. Validators have no context then;
-        what depends on how the installation is now does not refuse it.
+        """As ``read``, for a document that was read once and is kept: fields may have come since. Validators have no
+        context then, so checks that depend on how the installation is now do not refuse it.
         """
         return cls.model_validate(document)
 
@@ -93,7 +94,7 @@ class Shown(BaseModel):
 
     @classmethod
     def of(cls, row: Any, **told: Any) -> dict[str, Any]:
-        """``row`` in this shape, JSON types only; ``told`` are fields that it has not, or has otherwise."""
+        """``row`` in this shape, JSON types only; ``told`` are fields that it lacks, or has with other values."""
         if told:
             row = (row._asdict() if hasattr(row, "_asdict") else vars(row)) | told
         return cls.model_validate(row).model_dump(mode="json")
@@ -118,22 +119,22 @@ class Problem(Shown):
     detail: str
     instance: str
     request_id: str = LEFT_OUT
-    """Of the call, as in `X-Request-ID` and in the server's log. One of many items has none of its own, and an answer
-    that is repeated for its `Idempotency-Key` that of the first call."""
+    """ID of the call, as in `X-Request-ID` and in the server's log. One of many items has none of its own; an answer
+    that is repeated for its `Idempotency-Key` has the ID of the first call."""
     errors: list[Fault] = LEFT_OUT
     quota: str = LEFT_OUT
-    """Of a quota that is reached: its name."""
+    """Name of the quota that is reached."""
     limit: int = LEFT_OUT
-    """Of that quota."""
+    """Limit of that quota."""
     used: int = LEFT_OUT
-    """Of that limit."""
+    """How much of that limit is used."""
 
 
 def changes_of(
     name: str, *shapes: type[Shape], doc: str, without: Collection[str] = (), **tag: Any
 ) -> type[Shape]:
-    """What an edit may send of any of ``shapes``: all of their fields ``without`` some, each optional; ``tag`` tells
-    them apart."""
+    """The shape that an edit may send for any of ``shapes``: all of their fields ``without`` some, each optional;
+    ``tag`` tells the shapes apart."""
     fields: dict[str, Any] = {
         field: (info.annotation, FieldInfo.merge_field_infos(info, default=None, default_factory=None))
         for shape in shapes
@@ -147,7 +148,7 @@ def composed(name: str, base: type[M], fields: Mapping[str, Any], *, doc: str | 
     """A subclass of ``base`` with ``fields``, as pydantic's ``create_model`` makes it, in a twentieth of the time.
 
     None of these fields has a docstring. Pydantic would still look for them, through the source of every frame up to
-    the program's first: half of the time in which a process starts. Classes derived from it have theirs read.
+    the program's first: half of the time in which a process starts. The docstrings of derived classes are read.
     """
     options: Any = {"__base__": base, "__doc__": doc, "__cls_kwargs__": {"use_attribute_docstrings": False}}
     made: Any = create_model(name, **options, **fields)

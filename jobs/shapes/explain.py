@@ -28,24 +28,24 @@ class TriggerGate(Shown):
     detail: str
     """A sentence, with the figures."""
     opens_at: datetime | None
-    """When it opens, where that is known."""
+    """When the gate opens, if that is known."""
     limit: Number | None
-    """Of gates that count."""
+    """Limit of a gate that counts; null for other gates."""
     used: Number | None
-    """Of that limit."""
+    """How much of the limit is used."""
     blockers: list[UUID]
-    """Triggers that stand in the way, the first ten."""
+    """IDs of the triggers that block this one, at most the first ten."""
 
 
 class BottleneckShape(Shown):
     gate: _Gate | None
-    """The gate whose limit was full; null when no limit of yours or of its job type was."""
+    """The gate whose limit was reached; null if no limit of your tenant or of the job type was reached."""
     detail: str
     """A sentence, with the figures."""
     starts_per_second: Annotated[Number, BeforeValidator(lambda each: round(each, 3))]
-    """Of its job type, yours alone."""
+    """How many of your attempts of this job type started per second."""
     seconds_left: Annotated[Number, BeforeValidator(lambda left: left and round(left))] | None
-    """Until its turn comes at that pace, about; null where nothing tells."""
+    """Estimated seconds until it starts at that rate; null if there is no estimate."""
 
 
 class TriggerExplanation(Shown):
@@ -53,19 +53,19 @@ class TriggerExplanation(Shown):
     job_id: UUID
     state: TriggerState
     reason: str
-    """Of a trigger that has ended."""
+    """Why the trigger ended; empty before it has ended."""
     at: datetime = Field(validation_alias="now")
-    """The moment all of this was true."""
+    """When all of this was true."""
     summary: str
     """The answer in a sentence or two."""
     blocking: list[_Gate]
-    """The gates it has not passed, in order."""
+    """The gates that the trigger has not passed, in order."""
     bottleneck: BottleneckShape | None
-    """Of a trigger that is late though no gate blocks it: what it waited for in the last minute."""
+    """The limit that delayed the trigger in the last minute, if the trigger is late although no gate blocks it."""
     ahead: int
-    """Triggers of the same job type and priority that are due before it; counted to 1,000."""
+    """Number of triggers of the same job type and priority that are due before it, counted up to 1,000."""
     gates: list[TriggerGate]
-    """In order; none once it has ended."""
+    """All gates, in order; empty once the trigger has ended."""
 
 
 class Unfinished(Shown):
@@ -82,7 +82,7 @@ class CatchUpShape(Shown):
     from_at: datetime
     until_at: datetime
     cursor: datetime
-    """Every firing up to here has been dealt with."""
+    """Every firing up to this time has been decided."""
     fired: int
     skipped: int
 
@@ -92,17 +92,17 @@ class JobExplanationShape(Shown):
     status: JobStatus
     status_reason: str
     at: datetime
-    """The moment all of this was true."""
+    """When all of this was true."""
     summary: str
     """The answer in a sentence or two."""
     next_fire_at: datetime | None
     """As on the job itself."""
     unfinished: Unfinished
-    """Its triggers by state, counted to 10,000 in all."""
+    """Number of its triggers by state, counted up to 10,000 in total."""
     oldest_waiting: TriggerExplanation | None
-    """The trigger that waits for the earliest firing; null when none waits."""
+    """The waiting trigger with the earliest firing; null if no trigger waits."""
     catch_up: list[CatchUpShape]
-    """Missed firings and backfills in hand, newest first."""
+    """Catch-ups and backfills that have not finished, newest first."""
 
 
 Limits = composed(
@@ -121,15 +121,15 @@ Limits = composed(
 
 class Usage(Shown):
     jobs: int
-    """living jobs"""
+    """Number of living jobs."""
     in_flight: int
-    """triggers queued or running"""
+    """Number of triggers queued or running."""
     queued: int
     running: int
     starts_per_second: Number
-    """Attempts started lately, as under recent."""
+    """Number of attempts that started per second, measured over the same time as `recent`."""
     starts_allowed_now: int | None
-    """What the rate limit lets go at once; null without one or while it is away."""
+    """Number of dispatches that the rate limit allows at once; null if there is no limit or it cannot be read."""
 
 
 class Waits(Shown):
@@ -140,15 +140,15 @@ class Waits(Shown):
 
 class RecentShape(Shown):
     seconds: Number
-    """How far back starts are counted; less than 60 under high load."""
+    """Length of the time over which starts are counted; less than 60 under high load."""
     starts: int
     """Your attempts that started in that time."""
     share: Number | None
-    """Of all tenants' starts; null when there were none."""
+    """Your share of the starts of all tenants, from 0 to 1; null if there were none."""
     wait_seconds: Waits | None
-    """From falling due to the first start, of your latest firings within 5 minutes."""
+    """Time from due to the first start, for your latest firings within 5 minutes."""
     sample_size: int
-    """How many firings that tells of."""
+    """Number of firings in `wait_seconds`."""
 
 
 class TenantShape(Shown):
@@ -156,15 +156,15 @@ class TenantShape(Shown):
     name: str
     status: Literal["active", "suspended", "frozen"]
     require_if_match: bool
-    """PUT, PATCH and DELETE of jobs must name the version they mean, by If-Match."""
+    """PUT, PATCH and DELETE of jobs must name the job's version in If-Match."""
     all_events: bool
-    """GET /events also tells of each success and each failed attempt that is retried."""
+    """GET /events also lists each success and each failed attempt that is retried."""
     circuit_breaker: bool
-    """Calls of a host stop once they keep failing, until one call shows that it is back."""
+    """Calls to a host stop once they keep failing, until one test call succeeds."""
     notify: Annotated[TenantNotify, UNREAD, PlainSerializer(lambda stored: stored)] | None
-    """Of all jobs and workflows that have none of their own."""
+    """Notices for all jobs and workflows that have no `notify` of their own."""
     queues: list[str]
-    """Queues that `message` and `celery_task` may write to: yours, and what an operator granted beside."""
+    """Queues that `message` and `celery_task` may write to: your own, and those that an operator has added."""
     limits: Limits  # type: ignore[valid-type]
     usage: Usage
     recent: RecentShape

@@ -1,5 +1,5 @@
-"""Firings and what became of them: triggers, attempts, skipped ranges, backfills; how those of a job and of a
-tenant went; events, and who changed what."""
+"""Firings and their outcomes: triggers, attempts, skipped ranges, backfills; figures of a job's and of a tenant's
+firings; events, and changes with their actors."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ class TriggerShape(Shown):
     job_version: int
     origin: Origin
     workflow_run_id: UUID | None
-    """Of the run, for a task of a workflow."""
+    """ID of the workflow run, if the trigger is a task of one."""
     scheduled_for: datetime
     due_at: datetime
     state: TriggerState
@@ -48,24 +48,24 @@ class TriggerShape(Shown):
     started_at: datetime | None
     finished_at: datetime | None
     dismissed_at: datetime | None
-    """Since when this dead letter needs nobody any more; dismissed_by said so, with dismissed_note."""
+    """When this dead letter was dismissed; dismissed_by says by which actor, and dismissed_note says why."""
     dismissed_by: str
     dismissed_note: str
 
 
 class OneTrigger(TriggerShape):
-    """A trigger read by itself, with what takes a look elsewhere."""
+    """A trigger read by itself, with fields that need further reads."""
 
     duplicates_prevented: int
-    """How often an effect was left out because an earlier execution had made it (ctx.once)."""
+    """How often an effect was skipped because an earlier execution had already made it (ctx.once)."""
     trace_id: str | None
-    """Of the trace that its caller named."""
+    """ID of the trace that its caller named."""
 
 
 class SkippedRangeShape(Shown):
     from_at: datetime
     until_at: datetime
-    """The last of them."""
+    """Time of the last skipped firing."""
     count: int
     reason: Literal[SKIP_REASONS]  # type: ignore[valid-type]
 
@@ -89,7 +89,7 @@ class AttemptShape(Shown):
     http_status: int | None
     response_excerpt: str
     output_bytes: int
-    """How long what it printed is; 0: nothing was kept."""
+    """Size of the output that was kept; 0 if none was kept."""
     claimed_with: int
 
 
@@ -97,52 +97,52 @@ class OneAttempt(AttemptShape):
     """An attempt by itself."""
 
     output: Annotated[str, BeforeValidator(lambda kept: kept or "")]
-    """What its handler printed, 64 KiB at most: of more the middle is left out."""
+    """Output of its handler, at most 64 KiB: the middle of a longer output is left out."""
 
 
 class ExtentShape(Shown):
     start: datetime
     end: datetime
     count: int
-    """Firings from start to end."""
+    """Number of firings from start to end."""
     existing: int
-    """Those that have a trigger already; they are left alone."""
+    """Number of firings that already have a trigger; a backfill leaves them as they are."""
 
 
 class BackfillShape(Shown):
     id: UUID
     job_id: UUID
     job_version: int
-    """Whose schedule names the firings."""
+    """Version of the job whose schedule gives the firings."""
     start: datetime = Field(validation_alias="from_at")
     end: datetime = Field(validation_alias="until_at")
     count: int = Field(validation_alias="expected")
-    """Firings from start to end."""
+    """Number of firings from start to end."""
     materialized: int = Field(validation_alias="fired")
-    """Those that have got their trigger so far."""
+    """Number of firings that have their trigger so far."""
     cursor: datetime | None
-    """Every firing up to here has its trigger."""
+    """Every firing up to this time has its trigger."""
     created_at: datetime
     finished_at: datetime | None
-    """When the last had its trigger, or an edit or cancel ended it early."""
+    """When the last firing got its trigger, or when an edit or a cancel ended the backfill early."""
 
 
 class OneJob(JobShape):
-    """A job by itself, with what takes a look at its history."""
+    """A job by itself, with fields that need reads of its history."""
 
     last_fired_at: Instant | None = Field(...)
-    """When its latest attempt started; null before the first, and when history no longer has it."""
+    """When its latest attempt started; null before the first attempt, and once history no longer has it."""
     last_state: TriggerState | None = Field(...)
-    """What has become of the firing of that attempt so far."""
+    """Present state of the firing of that attempt."""
     last_error_code: str | None = Field(...)
-    """Of its latest attempt that has ended; null if that succeeded."""
+    """Error code of its latest attempt that has ended; null if that attempt succeeded."""
     consecutive_failures: Annotated[
         int,
         Field(
             ge=0,
             le=MAX_FAILURES,
-            description=f"Firings in a row that died since one succeeded, in the order in which they ran, among its "
-            f"latest {MAX_ATTEMPTS:,} attempts. {MAX_FAILURES} means {MAX_FAILURES} or more.",
+            description=f"Number of firings that died since the last success, in the order in which they ran, "
+            f"among its latest {MAX_ATTEMPTS:,} attempts. {MAX_FAILURES} means {MAX_FAILURES} or more.",
         ),
     ]
 
@@ -152,10 +152,10 @@ OF_HISTORY = OneJob.model_fields.keys() - JobShape.model_fields.keys()
 
 
 class Spread(Waits):
-    """Percentiles in seconds, right within five per cent."""
+    """Percentiles in seconds, accurate within five per cent."""
 
     sample_size: int
-    """How many firings they are of."""
+    """Number of firings in the sample."""
 
 
 class _Outcomes(Shown):
@@ -164,20 +164,20 @@ class _Outcomes(Shown):
     skipped: int
     cancelled: int
     success_rate: Number | None
-    """Succeeded of those that succeeded or are dead, 0 to 1; null without any."""
+    """Share of successes among the firings that succeeded or died, from 0 to 1; null if there are none."""
 
 
 class _Figures(_Outcomes):
     skipped: int
-    """Those of ranges are taken as even over the range's time."""
+    """Number of skipped firings. Those of a skipped range count as spread evenly over the time of the range."""
     unfinished: int
     start_lag_seconds: Spread | None
-    """From falling due to the start, of firings that were tried once."""
+    """Time from due to start, for firings that had one attempt."""
     duration_seconds: Spread | None
-    """From the start to the end, of firings that were tried once."""
+    """Time from start to end, for firings that had one attempt."""
     complete: bool
-    """False: there were more firings than are looked at. Counts are then those of a sample, spread over the time, and
-    lower than what there was; the rate and the percentiles are the sample's."""
+    """False: there were more firings than the limit of this read. Counts are then those of a sample, spread over the
+    time, and lower than the true counts; the rate and the percentiles are those of the sample."""
 
 
 class JobStatsTotal(_Figures):
@@ -186,37 +186,37 @@ class JobStatsTotal(_Figures):
 
 class JobStatsBucket(_Figures):
     at: datetime
-    """Where it begins; it ends where the next begins, the last at until."""
+    """When the bucket begins. It ends when the next one begins; the last one ends at until."""
 
 
 class JobStats(Shown):
     job_id: UUID
     window: Literal[tuple(WINDOWS)]  # type: ignore[valid-type]
     since: datetime
-    """Where the bucket begins in which the window does, by UTC."""
+    """When the first bucket begins: the one that contains the start of the window. Buckets are aligned to UTC."""
     until: datetime
     """Now. Firings are counted at the time they are scheduled for."""
     bucket_seconds: int
     total: JobStatsTotal
     buckets: list[JobStatsBucket]
-    """The oldest first, empty ones too."""
+    """All buckets, including empty ones, oldest first."""
 
 
 class CoarseSpread(Waits):
-    """Percentiles in seconds, from buckets whose ends are up to three times apart: between them they are taken as even.
-    Nothing above an hour is told apart."""
+    """Percentiles in seconds, from a histogram. A bucket's upper bound is up to three times its lower bound, and values
+    count as spread evenly within a bucket. All values above an hour are in one bucket."""
 
     sample_size: int
-    """How many attempts they are of."""
+    """Number of attempts in the sample."""
 
 
 class _TenantFigures(_Outcomes):
     retried: int
-    """Attempts after which another was due."""
+    """Number of attempts that were followed by a retry."""
     start_lag_seconds: CoarseSpread | None
-    """From falling due to the start, of each attempt; of one after a back-off, from its end."""
+    """Time from due to start of each attempt; for a retry, from the end of its back-off."""
     duration_seconds: CoarseSpread | None
-    """From the start to the end, of each attempt."""
+    """Time from start to end of each attempt."""
 
 
 class TenantStatsTotal(_TenantFigures):
@@ -225,7 +225,7 @@ class TenantStatsTotal(_TenantFigures):
 
 class TenantStatsBucket(_TenantFigures):
     at: datetime
-    """Where it begins; it ends where the next begins, the last at until."""
+    """When the bucket begins. It ends when the next one begins; the last one ends at until."""
 
 
 class TenantStatsType(_TenantFigures):
@@ -235,22 +235,23 @@ class TenantStatsType(_TenantFigures):
 class TenantStats(Shown):
     window: Literal[tuple(WINDOWS)]  # type: ignore[valid-type]
     since: datetime
-    """Where the bucket begins in which the window does, by UTC."""
+    """When the first bucket begins: the one that contains the start of the window. Buckets are aligned to UTC."""
     until: datetime
-    """Now. What happened is counted at the time it happened, within a second or two; a firing that was replayed is
-    counted again."""
+    """Now. Each event is counted at the time it happened, within a second or two; a replayed firing is counted
+    again."""
     bucket_seconds: int
     total: TenantStatsTotal
     buckets: list[TenantStatsBucket]
-    """The oldest first, empty ones too."""
+    """All buckets, including empty ones, oldest first."""
     job_types: Annotated[
-        list[TenantStatsType], Field(description=f"The {MAX_TYPES} of which most started, the busiest first.")
+        list[TenantStatsType],
+        Field(description=f"The {MAX_TYPES} job types with the most starts, the busiest first."),
     ]
 
 
 class DismissCount(Shown):
     dismissed: int
-    """Those that are no dead letters, or were dismissed before, are left out."""
+    """Number of dead letters dismissed; triggers that are not dead or were already dismissed do not count."""
 
 
 class ReplayCount(Shown):
@@ -259,33 +260,33 @@ class ReplayCount(Shown):
 
 class EventShape(Shown):
     id: str
-    """Its place in the feed, for after and Last-Event-ID."""
+    """Position of the event in the feed, for `after` and `Last-Event-ID`."""
     at: datetime
     kind: str
-    """Such as job.paused or trigger.dead; see docs/events.md."""
+    """Kind of the event, such as job.paused or trigger.dead; see docs/events.md."""
     job_id: UUID | None
     """Null for workflows and their runs."""
     trigger_id: UUID | None
     """Null for jobs, ranges of firings, workflows and their runs."""
     workflow_id: UUID | None
-    """Of workflows, their runs, and triggers of their tasks."""
+    """ID of the workflow, for events of workflows, their runs, and triggers of their tasks."""
     workflow_run_id: UUID | None
-    """Of runs, and triggers of their tasks."""
+    """ID of the run, for events of runs and of triggers of their tasks."""
     data: dict[str, Any]
 
 
 class _Feed(Shown):
     cursor: str
-    """Go on from here, also when there was nothing."""
+    """Where the next read starts, even if this one found nothing."""
     more: bool
-    """There is more to read at once."""
+    """True if more can be read at once."""
 
 
 class Events(_Feed):
     results: list[EventShape]
 
 
-#: Kinds of what no tenant has: it finds none of them on its trail.
+#: Kinds of objects that no tenant has: a tenant finds none of them on its trail.
 _OF_INSTALLATION = {Change.Kind.USER, Change.Kind.GROUP, Change.Kind.INSTALLATION, Change.Kind.TARGET}
 _KINDS = tuple(kind.value for kind in Change.Kind if kind not in _OF_INSTALLATION)
 
@@ -299,7 +300,7 @@ class ChangedObject(Shown):
 class ActorShape(Shown):
     kind: ActorKind
     name: str | None
-    """Of keys, their prefix and name; null for those who run this installation."""
+    """Name of the actor, for a key its prefix and name; null for an operator of this installation."""
 
 
 class Column(Shown):
@@ -309,13 +310,13 @@ class Column(Shown):
 
 class ChangeShape(Shown):
     id: str
-    """Its place in the trail, for after."""
+    """Position of the change in the trail, for `after`."""
     at: datetime
     object: ChangedObject
     action: Change.Action
     actor: ActorShape
     changes: dict[str, Column | None]
-    """By column; null where values are not kept: payloads, notify, secrets, and whatever is long."""
+    """Changes by column; null for values that are not kept: payloads, notify, secrets, and long values."""
 
 
 class ChangesShape(_Feed):

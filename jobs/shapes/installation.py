@@ -1,5 +1,5 @@
-"""What operators see and change of the whole installation: whether dispatch runs, the levers on each job type, the
-rules for targets, and tenants with their API keys. The quotas are those of ``tenants.quotas``."""
+"""Objects of the whole installation that operators see and change: whether dispatch runs, the levers on each job type,
+the rules for targets, and tenants with their API keys. The quotas are those of ``tenants.quotas``."""
 
 import re
 from datetime import datetime
@@ -26,7 +26,7 @@ class InstallationChanges(Shape):
     hints = {"dispatch": "Is required: running or stopped."}
     dispatch: Literal["running", "stopped"]
     reason: Reason | None = None
-    """Why it is stopped; tenants see it where they ask why a firing waits."""
+    """Why dispatch is stopped; tenants see it where they ask why a firing waits."""
 
     @model_validator(mode="after")
     def __check(self) -> Self:
@@ -42,22 +42,22 @@ class InstallationChanges(Shape):
 
 class InstallationShape(Shown):
     dispatch: Literal["running", "stopped"]
-    """stopped: nothing is dispatched for any tenant, and what is queued does not start."""
+    """stopped: nothing is dispatched for any tenant, and queued triggers do not start."""
     stopped_at: datetime | None
     stopped_by: str
-    """The operator, or the API key."""
+    """Name of the operator or of the API key."""
     reason: str = Field(validation_alias="stop_reason")
 
 
 class JobTypeChanges(Shape):
-    """What is left out stays as it is."""
+    """A field that is left out stays as it is."""
 
     paused: StrictBool = Field(default=None)  # type: ignore[assignment]
-    """true: nothing more of the type starts, for any tenant."""
+    """true: no further trigger of the type starts, for any tenant."""
     reason: Reason | None = None
-    """Why it is paused; tenants see it where they ask why a firing waits."""
+    """Why the type is paused; tenants see it where they ask why a firing waits."""
     max_in_flight: Annotated[int, Between(1, 1_000_000)] | None = None
-    """Queued or running at once, beside what its handler allows: the lower one counts. null lifts it."""
+    """Most triggers queued or running at once. The handler has a limit too: the lower one counts. null: no limit."""
 
     @model_validator(mode="after")
     def _check_levers(self) -> Self:
@@ -79,17 +79,17 @@ class JobTypeChanges(Shape):
 
 class JobTypeLevers(Shown):
     name: str = Field(validation_alias="job_type")
-    """As it is stored: a tenant's own type is followed by @ and the tenant's number."""
+    """Stored name of the type: a tenant's own type is followed by @ and the tenant's number."""
     paused: bool
-    """Nothing of it starts, for any tenant."""
+    """true: no trigger of the type starts, for any tenant."""
     paused_at: datetime | None
     paused_by: str
-    """The operator, or the API key."""
+    """Name of the operator or of the API key."""
     reason: str = Field(validation_alias="pause_reason")
     max_in_flight: int | None
-    """Set by an operator: queued or running at once."""
+    """Most triggers queued or running at once, as an operator has set it."""
     own_max_in_flight: int | None
-    """What its handler or its declaration allows; the lower one counts."""
+    """Limit of the handler or of the type's declaration. The lower of this and max_in_flight counts."""
     queued: int
     running: int
 
@@ -109,17 +109,17 @@ Cap = Annotated[int, Between(1, MAX_IN_FLIGHT)]
 
 
 class TargetChanges(Shape):
-    """PUT: what is left out is not set. PATCH: it stays as it is."""
+    """PUT: a field that is left out is not set. PATCH: it stays as it is."""
 
     rate_per_second: Rate | None = None
-    """Calls a second of each host that the pattern matches, over all tenants; 0: no limit. null: as a less specific
-    rule says."""
+    """Most calls per second to each host that the pattern matches, over all tenants. 0: no limit. null: a less specific
+    rule decides."""
     max_in_flight: Cap | None = None
-    """Queued or running at once to each host, over all tenants. null: as a less specific rule says."""
+    """Most triggers queued or running at once for each host, over all tenants. null: a less specific rule decides."""
     paused: StrictBool = Field(default=False)
-    """true: nothing that calls such a host starts, for any tenant, and no attempt is spent."""
+    """true: no trigger that calls such a host starts, for any tenant, and no attempt is spent."""
     reason: Reason | None = None
-    """Why it is paused; tenants see it where they ask why a firing waits."""
+    """Why the target is paused; tenants see it where they ask why a firing waits."""
 
     @model_validator(mode="after")
     def _check_levers(self) -> Self:
@@ -131,16 +131,16 @@ class TargetChanges(Shape):
 
 class TargetShape(Shown):
     pattern: str
-    """A host, where * stands for any characters; with a port, or at any port."""
+    """A host, where * stands for any characters. Without a port it matches every port."""
     source: Literal["operator", "settings"]
-    """settings: CARILLON_TARGET_RATES or CARILLON_TARGET_RATE_PER_SECOND. An operator's with the same pattern wins."""
+    """settings: CARILLON_TARGET_RATES or CARILLON_TARGET_RATE_PER_SECOND. An operator's rule for a pattern wins."""
     rate_per_second: float | None
-    """null: as a less specific rule says; 0: no limit."""
+    """Most calls per second to each host. null: a less specific rule decides; 0: no limit."""
     max_in_flight: int | None
     paused: bool
     paused_at: datetime | None
     paused_by: str
-    """The operator, or the API key."""
+    """Name of the operator or of the API key."""
     reason: str
 
 
@@ -157,7 +157,7 @@ def _check(reason: str | None, *, given: bool, lever: str, pulled: bool) -> None
 
 
 def _pattern(regex: Any) -> str:
-    """Of a validator of a model, as JSON Schema has it."""
+    """The pattern of a validator of a model, as JSON Schema has it."""
     return str(getattr(regex, "pattern", regex)).replace(r"\Z", "$")
 
 
@@ -168,7 +168,7 @@ def _of_quota(quota: Quota) -> Any:
 
 
 def _checked_slug(slug: str) -> str:
-    # The whole of it: the model's own check lets a line break at the end pass.
+    # The whole of it is matched: the model's own check lets a line break at the end pass.
     if not re.fullmatch(SLUG.regex, slug):
         raise InvalidInput({"": str(SLUG.message)})
     return slug
@@ -176,25 +176,25 @@ def _checked_slug(slug: str) -> str:
 
 class _Settings(Shape):
     name: Annotated[str, Line(200)] = Field(default=None)  # type: ignore[assignment]
-    """For people; the slug by default."""
+    """Name for people; the slug by default."""
     queues: Annotated[
         list[Annotated[str, Text(200, pattern=_pattern(QUEUES.regex))]], Field(max_length=_MAX_LISTED)
     ] = Field(default=None)  # type: ignore[assignment, arg-type]
-    """Queues that `message` and `celery_task` may write to beside its own: names, or patterns with `*` and `?`."""
+    """Further queues that `message` and `celery_task` may write to: names, or patterns with `*` and `?`."""
     disabled_types: Annotated[
         list[Annotated[str, Text(63, pattern=_pattern(TYPE_NAME.regex))]], Field(max_length=_MAX_LISTED)
     ] = Field(default=None)  # type: ignore[assignment, arg-type]
-    """Job types of the installation that it may not use."""
+    """Job types of the installation that the tenant may not use."""
     require_if_match: StrictBool = Field(default=None)  # type: ignore[assignment]
-    """PUT, PATCH and DELETE of its jobs must name the version they mean."""
+    """PUT, PATCH and DELETE of its jobs must name the job's version in If-Match."""
     all_events: StrictBool = Field(default=None)  # type: ignore[assignment]
-    """Its event feed also tells of each success and each failed attempt that is retried."""
+    """Its event feed also lists each success and each failed attempt that is retried."""
     circuit_breaker: StrictBool = Field(default=None)  # type: ignore[assignment]
-    """Its calls of a host stop once they keep failing, until one call shows that it is back."""
+    """Its calls to a host stop once they keep failing, until one test call succeeds."""
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was sent, by column."""
+        """The fields that were sent, by column."""
         return {
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
         }
@@ -204,20 +204,20 @@ _Quotas = composed("_Quotas", _Settings, {quota.name: _of_quota(quota) for quota
 
 
 class NewTenant(_Quotas):  # type: ignore[valid-type, misc]
-    """What is left out has its default."""
+    """A field that is left out has its default."""
 
     hints = {"slug": "Is required: 1 to 63 lower-case letters, digits and inner hyphens."}
     slug: Annotated[str, Text(63, pattern=_pattern(SLUG.regex)), AfterValidator(_checked_slug)]
-    """Services and receivers know it by this: it never changes."""
+    """Name by which services and receivers know the tenant. It never changes."""
 
 
 class TenantChanges(_Quotas):  # type: ignore[valid-type, misc]
-    """What is left out stays as it is. A quota below what is in use takes nothing back, and lets nothing more in."""
+    """A field left out stays as it is. A quota below the present use removes nothing, and lets nothing more in."""
 
     hints = {"slug": "Cannot be changed: services and receivers know the tenant by it."}
     status: Status = Field(default=None)  # type: ignore[valid-type]
-    """suspended: its keys are refused and nothing starts; what falls due waits. frozen: its keys only read; what falls
-    due is skipped."""
+    """suspended: its keys are refused and nothing starts; due firings wait. frozen: its keys can only read; due firings
+    are skipped."""
 
     @model_validator(mode="after")
     def _check_changes(self) -> "TenantChanges":
@@ -258,33 +258,33 @@ class InstallationTenant(
 
 class CreatedTenant(InstallationTenant):
     signing_secret: str | None
-    """Its webhooks are signed with it. Shown this once."""
+    """Secret with which the tenant's webhooks are signed. It is shown only here."""
 
 
 class NewKey(Shape):
     hints = {"scopes": f"Is required: some of {', '.join(TENANT_SCOPES)}."}
     name: Annotated[str, Line(100)]
-    """For people: who uses it, and where."""
+    """Name for people: who uses the key, and where."""
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(TENANT_SCOPES))]
     expires_at: Instant | None = None
-    """When it ends; null: never."""
+    """When the key expires; null: never."""
     rate_per_second: Annotated[int, Between(1, 1_000_000)] | None = None
-    """API calls a second; null: as the settings say."""
+    """Most API calls per second; null: the limit in the settings."""
 
 
 class KeyShape(Shown):
     prefix: str
-    """The key begins with ck_ and this."""
+    """The key begins with ck_ and this prefix."""
     name: str
     scopes: list[Scope]
     rate_per_second: int | None
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    """Noted once a minute."""
+    """When the key was last used, recorded once a minute."""
     created_at: datetime
 
 
 class CreatedKey(KeyShape):
     key: str | None
-    """Its text. Shown this once."""
+    """Text of the key. It is shown only here."""

@@ -26,10 +26,10 @@ from jobs.shapes.schedule import ONE_TIME, ScheduleChanges, ScheduleShape
 from jobs.shapes.terms import Between, Instant, Line, Text
 
 MAX_NAME = 200
-#: Of why a job is paused.
+#: The most characters of the reason why a job is paused.
 MAX_REASON = 500
 NAME = Line(MAX_NAME)
-#: What a caller may bring a job to.
+#: The statuses that a caller may bring a job to.
 STATUSES = ("active", "paused", "cancelled")
 PRIORITIES = tuple(priority.label for priority in Priority)
 _JobType = Annotated[str, Text(63, pattern=f"^{registry.NAME.pattern}$")]
@@ -67,35 +67,35 @@ class Definition(Shape):
         ),
     }
     name: Annotated[str, NAME] | None = Field(default=None, validate_default=True)
-    """Optional for once and immediate; unique among your jobs."""
+    """Unique among your jobs; optional for schedules of type once and immediate."""
     labels: Labels = {}
-    """Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists are filtered by them."""
+    """Up to 32 keys and values of 1 to 63 letters, digits, _ . / and -; lists can be filtered by them."""
     job_type: _JobType
     """One of GET /job-types."""
     schedule: ScheduleShape
     payload: dict[str, Any] = {}
-    """As the job type's schema demands."""
+    """Must match the payload schema of the job type."""
     priority: Literal[PRIORITIES] = Priority.MEDIUM.label  # type: ignore[valid-type]
     timeout_seconds: Annotated[float, Between(0.1, 86_400)] | None = None
-    """Of one attempt; the job type's by default."""
+    """Time limit of one attempt; the job type's by default."""
     retry_policy: Retry = Field(default_factory=lambda: _USUAL_RETRIES)
     overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
     max_concurrent: MaxConcurrent = 1
     concurrency_key: Annotated[str, Line(MAX_NAME, blank=True)] = ""
-    """max_concurrent then bounds all of your jobs with this key together."""
+    """If set, max_concurrent limits all of your jobs with this key together."""
     misfire_policy: MisfirePolicy | None = None
-    """fire_all by default for once and immediate, else fire_once"""
+    """fire_all by default for schedules of type once and immediate, fire_once for others."""
     misfire_grace_seconds: MisfireGrace = 60
     catchup_window_seconds: CatchupWindow = 3600
     max_catchup: MaxCatchup = 100
-    """backfill: the most missed firings that run"""
+    """Most missed firings that run, for misfire_policy backfill."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     notify: Notify | None = None
-    """The tenant's by default."""
+    """Notices of the job; the tenant's `notify` by default."""
     pause_after_failures: Annotated[int, Between(1, 100)] | None = None
-    """Pause the job once so many of its firings in a row died."""
+    """Pause the job after this many of its firings in a row died."""
     delete_after_seconds: Annotated[float, Between(0, 3650 * 86_400)] | None = None
-    """Delete the job so long after it was completed or cancelled; the installation's 30 days by default."""
+    """Delete the job this long after it was completed or cancelled; by default the installation decides (30 days)."""
 
     @field_validator("name")
     @classmethod
@@ -131,16 +131,16 @@ class Definition(Shape):
 
 
 class Replacement(Definition):
-    """The whole of a definition; what is left out goes back to its default. The path holds the name."""
+    """The whole of a definition; a field that is left out goes back to its default. The path holds the name."""
 
     name: Annotated[str, NAME] | None = None
-    """As in the path, or left out."""
+    """The name in the path, or left out."""
 
 
 _PARTS: dict[str, Any] = {
     "labels": Annotated[
         dict[str, _Word | None],
-        Field(description="Null takes a label away.", json_schema_extra={"maxProperties": MAX_LABELS}),
+        Field(description="Null removes a label.", json_schema_extra={"maxProperties": MAX_LABELS}),
     ],
     "schedule": ScheduleChanges,
     "retry_policy": RetryChanges,
@@ -150,10 +150,10 @@ _OfMany: Any = changes_of("ChangesOfMany", Definition, doc="", without=("name",)
 
 
 class ChangesOfMany(_OfMany):  # type: ignore[misc]
-    """Any part of a definition but its name (JSON merge patch)."""
+    """Any part of a definition except its name (JSON merge patch)."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-    hints = {**Definition.hints, "name": "Is one job's alone; edit that job by itself."}
+    hints = {**Definition.hints, "name": "Belongs to a single job; edit that job by itself."}
 
 
 _Wall = Annotated[str, BeforeValidator(datetime.isoformat)]
@@ -162,7 +162,7 @@ _Local = Annotated[_Wall, WithJsonSchema({"type": "string", "format": "date-time
 
 class ClockChange(Shown):
     at: datetime
-    """When it fires, or would have."""
+    """When the job fires, or would have fired."""
     local: _Local
     """The same instant in the schedule's time zone."""
     note: str
@@ -173,16 +173,16 @@ class FiringShape(Shown):
     local: _Local
     """The same instant in the schedule's time zone."""
     wall: _Wall
-    """The wall-clock time the schedule named, without an offset."""
+    """The wall-clock time that the schedule names, without an offset."""
     note: str | None
-    """What a change of clocks has to do with it."""
+    """How a change of clocks affects this firing; null if none does."""
 
 
 class Preview(Shown):
     description: str
     """The schedule in words."""
     tzdata: str
-    """The release of the time zone database in use, such as 2026a."""
+    """Release of the time zone database in use, such as 2026a."""
     firings: list[FiringShape]
 
 
@@ -202,23 +202,23 @@ class JobShape(Definition):
     job_type: str
     payload: dict[str, Any]
     timeout_seconds: float
-    """Of one attempt."""
+    """Time limit of one attempt."""
     retry_policy: Retry
     concurrency_key: str
     misfire_policy: MisfirePolicy
     status: JobStatus
     status_reason: str
     paused_until: Instant | None = Field(...)
-    """When a pause ends by itself; null: when it is resumed."""
+    """When the pause ends by itself; null: only when the job is resumed."""
     version: int
     next_fire_at: Instant | None = Field(...)
-    """The next firing; null when none is ahead or the job is not active."""
+    """When the job fires next; null if it has no further firing or is not active."""
     clock_change: ClockChange | None = Field(...)
     """The next firing that a change of clocks moves, doubles or prevents, within 30 days."""
     created_at: Instant
     updated_at: Instant
     expires_at: Instant | None = Field(...)
-    """When it is deleted; null while it has not ended."""
+    """When the job will be deleted; null while it has not ended."""
 
 
 class Status(Shape):
@@ -230,17 +230,17 @@ class Status(Shape):
 class Pause(Shape):
     drops_null = True
     reason: Annotated[str, Line(MAX_REASON, blank=True)] = ""
-    """Why; shown as the job's status_reason."""
+    """Why the job is paused; shown as its status_reason."""
     until: Instant | None = None
-    """It is resumed then by itself."""
+    """When the job resumes by itself."""
 
 
 class Run(Shape):
     drops_null = True
     payload: dict[str, Any] | None = None
-    """In place of the job's, for this trigger alone; as the job type's schema demands."""
+    """Replaces the job's payload for this trigger only. Must match the payload schema of the job type."""
     ignore_overlap: StrictBool = False
-    """Start it beside other triggers of the job, whatever its overlap_policy and max_concurrent."""
+    """Start it beside other triggers of the job, regardless of the job's overlap_policy and max_concurrent."""
 
 
 class PreviewRequest(Shape):
@@ -248,5 +248,5 @@ class PreviewRequest(Shape):
     hints = {"schedule": Definition.hints["schedule"]}
     schedule: ScheduleShape
     after: Instant | None = None
-    """Now by default."""
+    """Show the firings after this time; now by default."""
     count: Annotated[int, Between(1, 1000)] = 10

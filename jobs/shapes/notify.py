@@ -1,4 +1,4 @@
-"""``notify``, who is told of what: of a job, of a workflow, and of a tenant for all of these that have none."""
+"""``notify``: the notices of a job, of a workflow, and of a tenant for all its jobs and workflows that have none."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Generic, Literal
@@ -22,7 +22,7 @@ from jobs.shapes.base import OneOf, Shape, T
 from jobs.shapes.terms import Text, here
 from jobs.store.events.notices import RUN_WORDS, SCHEDULE_WORDS, TENANT_RUN_WORDS, WORDS
 
-#: What a job may ask for, a workflow, and a tenant for its jobs and workflows.
+#: The words that a job may ask for, a workflow, and a tenant for its jobs and workflows.
 ON, RUN_ON = tuple(WORDS.values()), (*RUN_WORDS.values(), *SCHEDULE_WORDS.values())
 TENANT_ON = (*ON, *TENANT_RUN_WORDS.values())
 
@@ -43,7 +43,7 @@ def _check_email(email: str) -> str:
 
 
 def _now(check: Callable[[str], str]) -> AfterValidator:
-    """``check``, of what a caller sends. What is kept passed it once (``Described.kept``)."""
+    """``check`` for values that a caller sends. A kept value passed it once (``Described.kept``)."""
 
     def validator(given: str, info: ValidationInfo) -> str:
         return given if info.context is None else check(given)
@@ -66,11 +66,11 @@ _Email = Annotated[str, Text(254, format="email"), _now(_check_email)]
 class _Notify(Shape):
     drops_null = True
     on: _some_of(ON)  # type: ignore[valid-type]
-    """failed: an attempt failed and is tried again."""
+    """Outcomes that are notified. failed: an attempt failed and is tried again."""
     url: _Url | None = None
-    """Gets a signed webhook."""
+    """URL that receives a signed webhook."""
     email: _Email | None = None
-    """Where the installation sends e-mail."""
+    """Address for e-mail, if the installation sends any."""
 
     @model_serializer(mode="wrap")
     def _without_nulls(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -80,32 +80,32 @@ class _Notify(Shape):
 class NotifyByWebhook(_Notify):
     hints = {"url": "Give a url, an email, or both."}
     url: _Url
-    """Gets a signed webhook."""
+    """URL that receives a signed webhook."""
 
 
 class NotifyByEmail(_Notify):
     email: _Email
-    """Where the installation sends e-mail."""
+    """Address for e-mail, if the installation sends any."""
 
 
 class RunNotifyByWebhook(NotifyByWebhook):
     on: _some_of(RUN_ON)  # type: ignore[valid-type]
-    """How a run ended; dead and skipped: a firing of its schedule began none."""
+    """Outcomes of runs that are notified. dead, skipped: a firing of the workflow's schedule began no run."""
 
 
 class RunNotifyByEmail(NotifyByEmail):
     on: _some_of(RUN_ON)  # type: ignore[valid-type]
-    """How a run ended; dead and skipped: a firing of its schedule began none."""
+    """Outcomes of runs that are notified. dead, skipped: a firing of the workflow's schedule began no run."""
 
 
 class TenantNotifyByWebhook(NotifyByWebhook):
     on: _some_of(TENANT_ON)  # type: ignore[valid-type]
-    """failed: an attempt failed and is tried again; run_failed: a run of a workflow failed."""
+    """Outcomes that are notified. failed: an attempt failed and is tried again. run_failed: a workflow run failed."""
 
 
 class TenantNotifyByEmail(NotifyByEmail):
     on: _some_of(TENANT_ON)  # type: ignore[valid-type]
-    """failed: an attempt failed and is tried again; run_failed: a run of a workflow failed."""
+    """Outcomes that are notified. failed: an attempt failed and is tried again. run_failed: a workflow run failed."""
 
 
 def _kind(document: Any) -> str:
@@ -124,7 +124,7 @@ class _Either(OneOf[T], Generic[T]):
     drops_null = True
 
     def stored(self) -> dict[str, Any]:
-        """As it is kept and shown."""
+        """The value as it is kept and shown."""
         found: dict[str, Any] = self.model_dump()
         return found
 

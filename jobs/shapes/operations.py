@@ -1,7 +1,6 @@
-"""What is asked for many at once: bulks of jobs, operations and replays by a filter, backfills of a stretch of time.
+"""Requests for many at once: bulks of jobs, operations and replays by a filter, backfills of a stretch of time.
 
-Which rows a filter means is decided by ``jobs.selection.filters``, which read it as they read a query: here it is
-described.
+``jobs.selection.filters`` decide which rows a filter means, and read it as they read a query. Here it is described.
 """
 
 from datetime import datetime
@@ -47,16 +46,16 @@ class Bulk(_Asked):
     all_or_nothing: StrictBool = False
     """Refuse all of them if one has to be refused."""
     dry_run: StrictBool = False
-    """Do everything but keep it: the answer is what it would be, without ids."""
+    """Check everything but store nothing. The answer is the same, without ids."""
 
 
 class BulkItem(Shown):
-    """What became of one definition."""
+    """The outcome of one definition."""
 
     index: int
-    """Its place in jobs, from 0."""
+    """Position of the definition in jobs, from 0."""
     status: int
-    """201, or that of the problem."""
+    """HTTP status: 201, or the status of the problem."""
     id: UUID = LEFT_OUT
     name: str = LEFT_OUT
     version: int = LEFT_OUT
@@ -68,7 +67,7 @@ class BulkAnswer(Shown):
     created: int
     refused: int
     results: list[BulkItem]
-    """One for each definition, in order."""
+    """One result for each definition, in order."""
 
 
 class JobsFilter(_Asked):
@@ -97,9 +96,9 @@ class DeadLetterFilter(_Asked):
     job_type: _Type | None = None
     reason: Literal[EVERY_REASON] | None = None  # type: ignore[valid-type]
     error_code: Annotated[str, Text(64, pattern=LINE)] | None = None
-    """Of the last attempt."""
+    """Error code of the last attempt."""
     http_status: Annotated[str, Text(3, pattern="^[1-5][0-9][0-9]$")] | None = None
-    """Of the last answer of the target."""
+    """HTTP status of the target's last answer."""
     target: Annotated[str, Text(255, pattern=LINE)] | None = None
     """The host that the job calls."""
     scheduled_for_after: datetime | None = None
@@ -146,24 +145,24 @@ class _OnMany(_Asked):
 
 class _OnJobs(_OnMany):
     filter: Annotated[JobsFilter, UNREAD]
-    """{} means all of them."""
+    """{} means all jobs."""
 
 
 class _OnTriggers(_OnMany):
     filter: Annotated[TriggersFilter, UNREAD]
-    """{} means all dead ones."""
+    """{} means all dead triggers."""
 
 
 class OfJobs(_OnJobs):
     verb: Literal["pause", "cancel", "delete"]
-    """What is done to each job."""
+    """Action on each job."""
 
 
 class ResumeJobs(_OnJobs):
     verb: Literal["resume"]
     """Let each job go on from now."""
     per_second: _Pace = None
-    """So many jobs a second at most; as fast as can be by default."""
+    """Most jobs per second; without it, as fast as possible."""
 
 
 class EditJobs(_OnJobs):
@@ -171,50 +170,50 @@ class EditJobs(_OnJobs):
     verb: Literal["edit"]
     """Change each job as PATCH /jobs/{id} does."""
     changes: Annotated[ChangesOfMany, UNREAD]
-    """A JSON merge patch (RFC 7396) over each job; anything but its name."""
+    """A JSON merge patch (RFC 7396) that is applied to each job. It cannot change the name."""
     all_or_nothing: StrictBool = False
-    """Check all of them first, and edit none if one has to refuse."""
+    """Check all jobs first, and edit none if one of them has to be refused."""
     dry_run: StrictBool = False
-    """Only count, and show the first differences; nothing is done."""
+    """Only count the jobs, and show the first differences; nothing is changed."""
 
 
 class ReplayTriggers(_OnTriggers):
     verb: Literal["replay"]
-    """Send each ended trigger through once more."""
+    """Run each ended trigger again."""
     per_second: _Pace = None
-    """So many triggers a second at most; as fast as can be by default."""
+    """Most triggers per second; without it, as fast as possible."""
 
 
 class CancelTriggers(_OnMany):
     verb: Literal["cancel_triggers"]
-    """Cancel each trigger that waits, and ask those that run to stop."""
+    """Cancel each waiting trigger, and ask running ones to stop."""
     filter: Annotated[UnfinishedFilter, UNREAD]
-    """{} means all unfinished ones."""
+    """{} means all unfinished triggers."""
 
 
 class OfRuns(_OnMany):
     verb: Literal["pause_runs", "cancel_runs"]
-    """Start nothing more of each run, for now or for good."""
+    """pause_runs: start no further tasks of each run until it is resumed. cancel_runs: cancel each run."""
     filter: Annotated[UnfinishedRunsFilter, UNREAD]
-    """{} means all that have not ended."""
+    """{} means all runs that have not ended."""
 
 
 class ResumeRuns(_OnMany):
     verb: Literal["resume_runs"]
-    """Start what is ready of each run that is paused."""
+    """Resume each paused run: its ready tasks start."""
     filter: Annotated[UnfinishedRunsFilter, UNREAD]
-    """{} means all that have not ended."""
+    """{} means all runs that have not ended."""
     per_second: _Pace = None
-    """So many runs a second at most; as fast as can be by default."""
+    """Most runs per second; without it, as fast as possible."""
 
 
 class RetryRuns(_OnMany):
     verb: Literal["retry_runs"]
-    """Let each run go on from what did not succeed, and all downstream of that."""
+    """Run the tasks of each run that did not succeed again, and all tasks downstream of them."""
     filter: Annotated[RetriedRunsFilter, UNREAD]
-    """{} means all failed ones."""
+    """{} means all failed runs."""
     per_second: _Pace = None
-    """So many runs a second at most; as fast as can be by default."""
+    """Most runs per second; without it, as fast as possible."""
 
 
 class OperationRequest(
@@ -248,21 +247,21 @@ class Difference(Shown):
     id: UUID
     name: str
     changes: dict[str, Column]
-    """By field of the job."""
+    """Changes by field of the job."""
 
 
 class MatchCount(Shown):
     matching: int
     exact: bool
-    """False: there are more rows than a dry run looks at (100,000)."""
+    """False: there are more rows than a dry run counts (100,000)."""
     looked_at: int = LEFT_OUT
-    """Of an edit: so many of them were held against the changes, at most 200; the next fields are about these."""
+    """For an edit: number of jobs on which the changes were tried, at most 200. The next fields are about these."""
     changed: int = LEFT_OUT
     refused: int = LEFT_OUT
     differences: list[Difference] = LEFT_OUT
-    """Of the first 10 that would change."""
+    """Differences of the first 10 jobs that would change."""
     refusals: list[Refusal] = LEFT_OUT
-    """The first 20 that would refuse, with why."""
+    """The first 20 jobs that would be refused, with the reason."""
 
 
 class OperationShape(Shown):
@@ -270,22 +269,22 @@ class OperationShape(Shown):
     verb: Literal[VERBS]  # type: ignore[valid-type]
     filter: dict[str, str]
     changes: dict[str, Any] | None
-    """Of an edit."""
+    """Changes of an edit; null for other operations."""
     all_or_nothing: bool
     checked: int | None
-    """With all_or_nothing: so many jobs were looked at before the first was edited."""
+    """With all_or_nothing: number of jobs that were checked before the first was edited."""
     per_second: Number | None
     status: Literal["running", "paused", "finished", "refused", "cancelled"]
-    """refused: nothing was done, since one would have been refused."""
+    """refused: nothing was done, because one job would have been refused."""
     done: int
-    """Jobs, triggers or runs it was done to; also those that were so already."""
+    """Number of jobs, triggers or runs that are done, including those that needed no change."""
     refused: int
-    """Those to which it could not be done."""
+    """Number of jobs, triggers or runs that refused."""
     refusals: list[Refusal]
-    """The first of them, at most 20, with why."""
+    """The first refused ones, at most 20, with the reason."""
     created_at: datetime
     updated_at: datetime
-    """When it last went on."""
+    """When the operation last made progress."""
     finished_at: datetime | None
 
 
@@ -298,13 +297,13 @@ class NamedDeadLetters(_Asked):
 
 class MatchingDeadLetters(_Asked):
     filter: Annotated[DeadLetterFilter, UNREAD]
-    """{} means all of them."""
+    """{} means all dead letters."""
 
 
 class _Noted(_Asked):
     hints = {"note": "Is required: a sentence that says why."}
     note: Annotated[str, Line(MAX_NOTE)]
-    """Why they need nobody any more."""
+    """Why these dead letters need no further action."""
 
 
 class NamedDismissal(NamedDeadLetters, _Noted):
@@ -316,7 +315,7 @@ class MatchingDismissal(MatchingDeadLetters, _Noted):
 
 
 def _either(document: Any, *, beside: tuple[str, ...] = ()) -> str:
-    """Which of the two it is; one with an unknown field, or with both or neither, is refused here."""
+    """Which of the two it is; a request with an unknown field, or with both or neither, is refused here."""
     if not isinstance(document, dict):
         return "ids"
     if strange := unknown(document, known=("ids", "filter", *beside)):
@@ -335,7 +334,7 @@ class Replay(
         ]
     ]
 ):
-    """Those named, or all that match."""
+    """The dead letters that are named, or all that match."""
 
     drops_null = True
 
@@ -352,7 +351,7 @@ class Dismissal(
         ]
     ]
 ):
-    """Those named, or all that match, with why."""
+    """The dead letters that are named, or all that match, with a note."""
 
     drops_null = True
 
@@ -360,10 +359,10 @@ class Dismissal(
 class BackfillRequest(_Asked):
     hints = dict.fromkeys(("start", "end"), "Is required: a time like 2030-01-31T02:00:00Z (RFC 3339).")
     start: Instant
-    """The first instant that may run."""
+    """Earliest instant whose firing may run."""
     end: Instant
-    """The last one; not in the future."""
+    """Latest instant whose firing may run; not in the future."""
     dry_run: StrictBool = False
-    """Only count; nothing is run."""
+    """Only count the firings; nothing is run."""
     beyond_retention: StrictBool = False
-    """Let start lie before history begins, though what ran then has no record and runs again."""
+    """Allow a start before history begins. Firings that ran then have no record and run again."""

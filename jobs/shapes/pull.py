@@ -1,4 +1,4 @@
-"""What pull workers send and are answered: claims, heartbeats, how attempts ended; and the job types there are."""
+"""The requests of pull workers and their answers: claims, heartbeats, ends of attempts; and the job types there are."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
@@ -17,7 +17,7 @@ from jobs.shapes.base import OneOf, Shape, Shown
 from jobs.shapes.terms import Between, Line, Says, Seconds, ShownType, Text
 from jobs.store.execution import ClaimToken
 
-#: What a tenant may call a type of its own.
+#: The names that a tenant may give a type of its own.
 PULL_TYPE = f"^[a-z][a-z0-9_.]{{0,{MAX_NAME_LENGTH - 1}}}$"
 
 
@@ -28,11 +28,11 @@ class _Sent(Shape):
 class Declaration(_Sent):
     description: Annotated[str, Line(500, blank=True)] = ""
     payload_schema: dict[str, Any] | None = None
-    """JSON Schema (2020-12), without patterns and foreign references."""
+    """JSON Schema (2020-12), without patterns and external references."""
     timeout_seconds: Annotated[float, Between(1, 86_400)] = 60
-    """Of one attempt; 60 by default."""
+    """Time limit of one attempt; 60 by default."""
     max_in_flight: Annotated[int, Between(1, 1_000_000)] | None = None
-    """Queued or running at once."""
+    """Most triggers queued or running at once."""
 
 
 class JobTypeShape(Shown):
@@ -54,34 +54,34 @@ class JobTypes(Shown):
 class ClaimRequest(_Sent):
     hints = {"worker": "Is required: a name of this worker, such as its host and process."}
     worker: Annotated[str, Line(100)]
-    """Who asks, for the history of attempts."""
+    """Name of this worker, which the history of attempts shows."""
     job_types: Annotated[
         list[Annotated[str, Text(63, pattern=f"^{NAME.pattern}$")]], Field(min_length=1, max_length=100)
     ]
     """1 to 100 types that pull workers may serve."""
     capacity: Annotated[int, Between(1, 100)] = 1
-    """How many it can start at once; 1 by default."""
+    """How many triggers the worker can start now; 1 by default."""
     wait_seconds: Annotated[float, Between(0, 30)] = 0
-    """How long to wait while there is nothing; 0 by default."""
+    """How long to wait while there is no work; 0 by default."""
 
 
 class WorkflowOfTask(Shown):
     workflow_id: UUID
     workflow_name: str
     version: int
-    """Of the workflow, on which the run stays."""
+    """Version of the workflow that the run executes; a later edit does not change it."""
     run_id: UUID
     task: str
     scheduled_for: datetime
-    """Of the run."""
+    """Scheduled time of the run."""
     input: Any
-    """What the run began with."""
+    """Input of the run."""
 
 
 class Work(Shown):
     trigger_id: UUID = Field(validation_alias="id")
     fence: int
-    """Proof of ownership: every report carries it."""
+    """Proof of ownership: every report must contain it."""
     attempt_id: UUID
     attempt_number: int = Field(validation_alias="attempt_count")
     job_id: UUID
@@ -91,15 +91,15 @@ class Work(Shown):
     idempotency_key: str
     """The same for every attempt at this firing."""
     timeout_seconds: Seconds = Field(validation_alias="timeout")
-    """After which heartbeats no longer keep it."""
+    """Time limit of the attempt. After it heartbeats no longer keep the trigger."""
     payload: dict[str, Any]
     checkpoint: dict[str, Any] | None
-    """What an earlier attempt left."""
+    """Checkpoint that an earlier attempt saved."""
     traceparent: str | None
-    """The trace that it is part of (W3C Trace Context), to be sent on with what it asks of others."""
+    """Trace context of the attempt (W3C Trace Context). Send it with the requests that the attempt makes."""
     tracestate: str | None
     workflow: WorkflowOfTask | None
-    """The run of a workflow whose task it is; null: it is a plain firing."""
+    """The workflow run whose task this trigger is; null for a firing of a job."""
 
 
 class Claimed(Shown):
@@ -134,14 +134,14 @@ def _storable(max_bytes: int) -> AfterValidator:
 
 class _Speaks(_Held):
     output: str | None = None
-    """All that it has printed so far; what was sent before is replaced. Of more than 64 KiB the middle is left out."""
+    """All output so far; it replaces the output sent before. The middle of more than 64 KiB is left out."""
 
 
 class SentReport(_Speaks):
     model_config = ConfigDict(title="Report")
     progress: Progress | None = None
     checkpoint: Annotated[dict[str, Any], _storable(MAX_CHECKPOINT_BYTES)] | None = None
-    """Found by the next attempt, if there is one."""
+    """Saved for the next attempt, if there is one."""
 
 
 class HeartbeatRequest(_Sent):
@@ -157,7 +157,7 @@ class HeartbeatRequest(_Sent):
 class HeldShape(Shown):
     trigger_id: UUID
     status: Literal["held", "cancel", "timed_out", "lost"]
-    """held: go on. cancel: stop, complete as cancelled. timed_out, lost: stop, it is no longer yours."""
+    """held: go on. cancel: stop and complete as cancelled. timed_out, lost: stop, the trigger is no longer yours."""
 
 
 class Heartbeat(Shown):
@@ -165,20 +165,20 @@ class Heartbeat(Shown):
 
 
 class Error(_Sent):
-    """Texts that are too long are cut, as of a Python handler: they never cost the report."""
+    """Texts that are too long are cut, as those of a Python handler are: they never cost the report."""
 
     message: str = ""
     code: Annotated[str, Text(64, min_length=0)] = ""
-    """For filters; worker_failed by default."""
+    """Error code, which filters can select; worker_failed by default."""
     kind: Annotated[str, Text(200, min_length=0)] = ""
-    """Such as the exception's class."""
+    """Kind of the error, such as the exception's class."""
     traceback: str = ""
 
 
 class Success(_Speaks):
     outcome: Literal["succeeded"]
     result: Annotated[Any, _storable(outcomes.MAX_RESULT_BYTES)] = None
-    """At most 64 KiB."""
+    """Result as JSON, at most 64 KiB."""
 
     def ended(self) -> Outcome:
         return Outcome("succeeded", result=self.result)
@@ -189,11 +189,11 @@ class Failure(_Speaks):
     outcome: Literal["failed"]
     error: Error = Field(default_factory=Error)
     permanent: StrictBool = False
-    """Bury it, no retry can help."""
+    """Bury the trigger, because no retry can help."""
     retry_after_seconds: Annotated[float, Between(0, 86_400)] | None = None
-    """No retry before."""
+    """Wait at least this long before the next retry."""
     pause_job: StrictBool = False
-    """Pause the job, too; goes with permanent: true."""
+    """Also pause the job; only with permanent: true."""
 
     @model_validator(mode="after")
     def _check_pause(self) -> Self:
@@ -241,4 +241,4 @@ class CompletedShape(Shown):
     attempt_id: UUID
     attempt_number: int
     attempt_state: str
-    """What the outcome was: succeeded, failed or cancelled."""
+    """Outcome of the attempt: succeeded, failed or cancelled."""

@@ -62,7 +62,7 @@ _KINDS: dict[str, type[_Retries]] = {
     "exponential": GrowingRetries,
     "delays": ListedRetries,
 }
-#: Fields that mean the same whatever the back-off.
+#: Fields that mean the same for every back-off.
 COMMON = tuple(_Retries.model_fields)
 
 

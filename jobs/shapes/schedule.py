@@ -1,7 +1,7 @@
 """``schedule`` of a job: when it fires. Its type says which fields it has.
 
-``jobs.core.schedule`` decides what a schedule means. Whether it still fires depends on the database's clock:
-``jobs.actions.schedules`` asks that.
+``jobs.core.schedule`` decides what a schedule means. ``jobs.actions.schedules`` asks whether it still fires, because
+that depends on the database's clock.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ class _Schedule(Shape):
     starts_at: Instant | None = None
     ends_at: Instant | None = None
     jitter_seconds: Annotated[float, Between(0, 86_400)] = 0
-    """Shorter than every_seconds."""
+    """Limit of the fixed delay that all firings of the job get. For type interval it is less than every_seconds."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -39,7 +39,7 @@ class _Schedule(Shape):
         """Rules across the fields of one type. Raises ``InvalidInput``."""
 
     def at(self, anchor: datetime) -> Schedule:
-        """What the engine computes with, of a job created at ``anchor``."""
+        """The schedule that the engine computes with, for a job created at ``anchor``."""
         own = {name: getattr(self, name) for name in OWN[ScheduleType(self.type)] if name != "every_seconds"}
         every = getattr(self, "every_seconds", None)
         return Schedule(
@@ -55,20 +55,20 @@ class _Schedule(Shape):
 class CronSchedule(_Schedule):
     type: Literal["cron"]
     cron_dialect: CronDialect = CronDialect.UNIX
-    """cron: quartz has six fields, seconds first, 1 = Sunday"""
+    """Dialect of the cron expression. quartz has six fields, seconds first, and 1 = Sunday."""
     cron: Annotated[str, Text(100)]
-    """cron: five fields, or a macro such as @daily"""
+    """Cron expression: five fields, or a macro such as @daily."""
     timezone: Annotated[str, Text(64), AfterValidator(here(canonical_timezone))] = "UTC"
-    """cron: IANA name; UTC by default"""
+    """IANA name of the time zone of the cron expression; UTC by default."""
     dst_policy: DstPolicy = DstPolicy.VIXIE
-    """cron: where clocks change; vixie by default"""
+    """Rule for firings of a cron schedule while the clocks change; vixie by default."""
 
     @field_validator("cron")
     @classmethod
     def _parse(cls, text: str, info: ValidationInfo) -> str:
         dialect = info.data.get("cron_dialect")
         if dialect is None:
-            return text  # it is wrong, and said to be
+            return text  # the dialect is wrong, and its fault is told
         return here(lambda given: parse_cron(given, dialect).text)(text)
 
     def _check_own(self) -> None:
@@ -83,18 +83,18 @@ class CronSchedule(_Schedule):
 class IntervalSchedule(_Schedule):
     type: Literal["interval"]
     every_seconds: Annotated[float, Between(1, 366 * 86_400)]
-    """interval"""
+    """Seconds from one firing to the next, for type interval."""
 
     def _check_own(self) -> None:
         if self.jitter_seconds >= self.every_seconds:
-            wrong = "Must be shorter than every_seconds, or firings overtake each other."
+            wrong = "Must be shorter than every_seconds, or firings would overtake each other."
             raise InvalidInput({"jitter_seconds": wrong})
 
 
 class OnceSchedule(_Schedule):
     type: Literal["once"]
     run_at: Instant
-    """once"""
+    """When the job fires, for type once."""
 
     def _check_own(self) -> None:
         if not (self.starts_at or EARLIEST) <= self.run_at <= (self.ends_at or LATEST):
@@ -112,7 +112,7 @@ _SHAPES: dict[ScheduleType, type[_Schedule]] = {
     ScheduleType.IMMEDIATE: ImmediateSchedule,
 }
 ONE_TIME = (ScheduleType.ONCE, ScheduleType.IMMEDIATE)
-#: Fields of every schedule, and those of one type alone, the one it is called by first.
+#: Fields of every schedule, and those of one type alone; the field with the type's name comes first.
 COMMON = tuple(name for name in _Schedule.model_fields if name != "type")
 OWN = {
     kind: tuple(
@@ -148,7 +148,7 @@ class ScheduleShape(
     }
 
     def at(self, anchor: datetime) -> Schedule:
-        """What the engine computes with, of a job created at ``anchor``."""
+        """The schedule that the engine computes with, for a job created at ``anchor``."""
         return self.root.at(anchor)
 
     def columns(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Secrets, and the secret that webhooks are signed with: written and never shown.
 
-``tenants.vault`` decides what may be one, for commands as well; its pattern is told here.
+``tenants.vault`` decides which texts may be one, for commands as well; its pattern is told here.
 """
 
 import re
@@ -14,7 +14,7 @@ from jobs.shapes.terms import Between, Text
 from tenants.models import SECRET_HOST
 from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP
 
-#: As ``tenants.models.SECRET_HOST`` has it.
+#: The pattern of ``tenants.models.SECRET_HOST``.
 HOST = re.compile(SECRET_HOST.regex).pattern.replace(r"\Z", "$")
 _B64 = "[A-Za-z0-9+/]"
 _QUAD = f"({_B64}{{4}})"
@@ -29,16 +29,16 @@ class SecretValue(Shape):
     hosts: (
         Annotated[list[Annotated[str, Text(269, pattern=HOST)]], Field(min_length=1, max_length=20)] | None
     ) = None
-    """What may be sent it: `api.example.com`, `api.example.com:8443`, `*.example.com`; `*` is any host. Required of a
-    new secret; left out, one that exists keeps those it has."""
+    """Hosts to which the secret may be sent: `api.example.com`, `api.example.com:8443`, `*.example.com`; `*` is any
+    host. Required for a new secret; if left out, an existing secret keeps its hosts."""
 
 
 class SecretShape(Shown):
     name: str
     version: int
-    """One more with each new value."""
+    """Goes up by one with each new value."""
     hosts: list[str]
-    """What may be sent it."""
+    """Hosts to which the secret may be sent."""
     created_at: datetime
     updated_at: datetime
 
@@ -51,11 +51,11 @@ class NewSigningSecret(Shape):
     overlap_seconds: Annotated[float, Between(0, int(MAX_OVERLAP.total_seconds()))] = (
         DEFAULT_OVERLAP.total_seconds()
     )
-    """For how long requests carry the signature of the secret before it too; a day by default."""
+    """How long requests also carry the signature of the previous secret; a day by default."""
 
 
 class SigningSecret(Shown):
     rotating: bool
-    """Requests carry two signatures."""
+    """True while requests carry two signatures."""
     retires_at: datetime | None
-    """When the older of two is used no longer."""
+    """When the older of the two secrets is no longer used."""

@@ -1,4 +1,4 @@
-"""What fields hold, beside enumerations: bounded numbers, texts, instants. Each refusal says what would be right."""
+"""The values of fields, beside enumerations: bounded numbers, texts, instants. Refusals say what would be right."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from jobs.core.json_rules import check_text
 from jobs.core.pull import shown_name
 
 T = TypeVar("T")
-#: A text on one line, without blanks at its ends. What else is not printable no such expression can say.
+#: A text on one line, without blanks at its ends. No such expression can name the other unprintable characters.
 LINE = r"^[^\s\u0000-\u001f\u007f]([^\u0000-\u001f\u007f]*[^\s\u0000-\u001f\u007f])?$"
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number from ``low`` to ``high``, both included; whole where it annotates ``int``. Neither true nor "5" is."""
+    """A number from ``low`` to ``high``, both included; whole if it annotates ``int``. Neither true nor "5" is one."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """Whatever is wrong with the value, the refusal is this sentence."""
+    """For every fault of the value, the refusal is this sentence."""
 
     message: str
 
@@ -58,7 +58,7 @@ class Says:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What OpenAPI says of a text. The validator that reads it refuses others, in better words."""
+    """The bounds of a text in OpenAPI. The validator that reads the text refuses others, in better words."""
 
     max_length: int
     min_length: int = 1
@@ -90,7 +90,7 @@ class Line:
         return {"type": "string", "maxLength": self.max_length, "pattern": pattern}
 
     def read(self, text: Any) -> str:
-        """``text``, which is one. Raises ``InvalidInput``, under no name."""
+        """``text``, if it is such a line. Raises ``InvalidInput``, under no name."""
         check_text(text, field="", max_length=self.max_length)
         if not text and not self.blank:
             raise InvalidInput({"": "Must not be empty."})
@@ -101,12 +101,12 @@ class Line:
         return str(text)
 
 
-#: Of what is described by its class, and is read later: one by one, or as a query is.
+#: For a value that its class describes, and that is read later: one by one, or as a query is.
 UNREAD = WrapValidator(lambda given, _: given)
 
 
 def here(read: Callable[[str], T]) -> Callable[[str], T]:
-    """``read`` as the validator of one field: its ``InvalidInput``, under whatever name, is about that field."""
+    """``read`` as the validator of one field: its ``InvalidInput``, under any name, is about that field."""
 
     def validator(text: str) -> T:
         try:
@@ -137,7 +137,7 @@ def seconds(duration: timedelta) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-#: Of answers: a number as it is, whole or not; a duration, as seconds; a job type as its tenant knows it.
+#: For answers: a number as it is, whole or not; a duration, as seconds; a job type as its tenant knows it.
 Number = Annotated[Any, WithJsonSchema({"type": "number"})]
 Seconds = Annotated[Number, BeforeValidator(seconds)]
 ShownType = Annotated[str, BeforeValidator(shown_name)]

@@ -1,4 +1,4 @@
-"""Answers to calls that carry an ``Idempotency-Key``, kept for a day in the transaction that did what they say."""
+"""Answers to calls with an ``Idempotency-Key``, stored in the transaction that did the work, and kept for a day."""
 
 import hashlib
 import json
@@ -12,15 +12,15 @@ KEPT_FOR = timedelta(hours=24)
 
 
 def take_key(*, tenant_id: int, key: str) -> bool:
-    """Have the key alone until the transaction ends; False: somebody else has it. Never waits."""
-    # Two keys whose digests agree in 64 bits would only be told to come again.
+    """Hold the key alone until the transaction ends; False: another call holds it. Never waits."""
+    # If the digests of two keys agree in 64 bits, one call is only told to come again.
     digest = hashlib.sha256(f"answer:{tenant_id}:{key}".encode()).digest()
     [row] = _SQL["take_key"](lock=int.from_bytes(digest[:8], "big", signed=True))
     return bool(row.free)
 
 
 def find(*, tenant_id: int, key: str) -> Any:
-    """What is kept for the key: a row with ``fingerprint``, ``status``, ``headers`` and ``body``; or None."""
+    """The answer kept for the key: a row with ``fingerprint``, ``status``, ``headers`` and ``body``; or None."""
     rows = _SQL["find"](tenant_id=tenant_id, key=key, kept_for=KEPT_FOR)
     return rows[0] if rows else None
 
@@ -34,7 +34,7 @@ def kept_bytes(*, tenant_id: int) -> int:
 def keep(
     *, tenant_id: int, key: str, fingerprint: bytes, status: int, headers: dict[str, str], body: bytes
 ) -> None:
-    """Keep an answer from now on. Call in the transaction that did what it says, with the key taken."""
+    """Keep an answer from now on. Call in the transaction that did the work, with the key taken."""
     _SQL["keep"](
         tenant_id=tenant_id,
         key=key,

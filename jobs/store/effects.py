@@ -1,7 +1,7 @@
 """Effects: the records by which a handler's effects on a database happen once (``Context.once``, DESIGN §7).
 
-A record is written by the handler's own transaction, beside the effect: both commit or neither does. Its key holds the
-trigger's id, so every attempt and every replay of one firing finds it, whatever its fence; two at once wait for each
+The handler's own transaction writes a record beside the effect: both commit or neither does. Its key holds the
+trigger's id, so every attempt and every replay of one firing finds it, under any fence; two at once wait for each
 other. The connection is the handler's: Django's, psycopg's or any of its kind, to any database with the table.
 """
 
@@ -25,10 +25,10 @@ class NoTransaction(CarillonError):
 
 
 def record(*, trigger_id: UUID, fence: int, key: str, using: Any = None) -> bool:
-    """Record an effect in the caller's open transaction. False: it was made before, and is to be left out.
+    """Record an effect in the caller's open transaction. False: it was made before, and the caller must leave it out.
 
     ``using``: a connection of Django's or psycopg's, the name of one of Django's, or None for the default one. Raises
-    ``NoTransaction``, and what the database raises.
+    ``NoTransaction``, and the errors of the database.
     """
     connection = connections[using or DEFAULT_DB_ALIAS] if using is None or isinstance(using, str) else using
     _check(connection)

@@ -29,16 +29,16 @@ _STATES = {state.value: state for state in TriggerState}
 
 
 class ClaimToken(NamedTuple):
-    """A trigger in a worker's hand, under one fence."""
+    """A trigger as a worker holds it, under one fence."""
 
     id: UUID
     fence: int
 
 
 class Finish(NamedTuple):
-    """One outcome to write. ``state`` succeeded, retrying, dead or cancelled; ``delay`` until due when retrying.
-    ``watched``: somebody wants an event of it, whatever it is. ``tenant_id`` and ``job_type``: of whose activity it is.
-    ``guarded_target``: what it called, where its tenant has circuit breakers.
+    """One outcome to write. ``state``: succeeded, retrying, dead or cancelled; ``delay``: until due when retrying.
+    ``watched``: any outcome of it may become an event. ``tenant_id`` and ``job_type``: whose activity it is.
+    ``guarded_target``: the target that it called, where its tenant has circuit breakers.
     """
 
     token: ClaimToken
@@ -63,7 +63,7 @@ class Finish(NamedTuple):
 
     @property
     def succeeds(self) -> bool:
-        """Whether trigger and attempt both succeed, as a late report's attempt does not, and no error is told."""
+        """Whether trigger and attempt both succeed (a late report's attempt does not), and no error is reported."""
         return (
             self.state is TriggerState.SUCCEEDED
             and self.attempt_state is AttemptState.SUCCEEDED
@@ -77,8 +77,9 @@ class Finish(NamedTuple):
 
 
 class Crowding(NamedTuple):
-    """Tenants, by slug, of which a process may claim nothing (``crowded``), or nothing that may be started once only
-    (``waiting``), since it could not begin with it. What it leaves comes back to dispatch after ``wait``.
+    """Tenants, by slug, whose work a process must leave, because it could not begin with it. It may claim nothing of
+    ``crowded``, and of ``waiting`` nothing that may be started only once. Triggers that it leaves come back to dispatch
+    after ``wait``.
     """
 
     crowded: Collection[str] = ()
@@ -93,7 +94,7 @@ NOT_CROWDED = Crowding()
 
 
 class Claimed(list[Any]):
-    """One row an attempt. ``dropped``: how many tokens name an unknown trigger, or an earlier fence."""
+    """One row per attempt. ``dropped``: how many tokens name an unknown trigger, or an earlier fence."""
 
     dropped = 0
 
@@ -108,16 +109,16 @@ def claim(
     attempt_ids: Sequence[str] = (),
     crowding: Crowding = NOT_CROWDED,
 ) -> Claimed:
-    """Make the batch ours. Returns one row an attempt; what may not run now is handed back, what is stale dropped.
+    """Claim the batch. Returns one row per attempt; hands back triggers that may not run now, and drops stale ones.
 
-    ``job_types``: what the message is for; a trigger of another type is as stale. A row that is ``switched_off`` is of
-    a type that its tenant may not use any more.
+    ``job_types``: the types that the message is for; a trigger of another type counts as stale. A row that is
+    ``switched_off`` is of a type that its tenant may not use any more.
 
-    The values that a workflow's task takes from elsewhere are in its payload; where they cannot be had, the payload is
-    an ``Unresolved``. ``workflow`` is a ``TaskContext`` where it is a task, else None.
+    The payload of a workflow's task holds the values that it takes from elsewhere. If they cannot be had, the payload
+    is an ``Unresolved``. ``workflow`` is a ``TaskContext`` where it is a task, else None.
 
-    ``attempt_ids``: one for each of ``tokens``, for a claim that may be repeated. Repeated with the same ids it also
-    returns what it took the time before, when its answer was lost. ``crowding``: whose triggers not to take.
+    ``attempt_ids``: one for each of ``tokens``, for a claim that may be repeated. A claim repeated with the same ids
+    also returns the triggers that it took before, when its answer was lost. ``crowding``: whose triggers not to take.
 
     One statement when all are claimed; one or two more adopt or hand back the others, and one is for tasks.
     """
@@ -157,9 +158,9 @@ def _columns(tokens: Sequence[ClaimToken]) -> dict[str, list[Any]]:
 
 
 def retry_policy_of(row: Any) -> RetryPolicy:
-    """The retry policy of a row of ``claim`` or ``reap.expired_leases``.
+    """The retry policy of a row of ``claim``, ``reap.expired_leases`` or ``reap.in_hand``.
 
-    One that can no longer be read gives way to the default: it must neither cost its batch nor stop the reaper.
+    The default replaces a policy that can no longer be read: it must neither fail its batch nor stop the reaper.
     """
     try:
         return RetryPolicy.from_json(row.retry_policy)
@@ -171,8 +172,8 @@ def retry_policy_of(row: Any) -> RetryPolicy:
 def hand_back(
     tokens: Sequence[ClaimToken], crowding: Crowding = NOT_CROWDED, *, job_types: Sequence[str] | None = None
 ) -> int:
-    """Return triggers still queued under these fences (and of these types) to ``pending``; those that ``crowding``
-    tells of, for a later time. Returns how many.
+    """Return triggers still queued under these fences (and of these types) to ``pending``; those of tenants in
+    ``crowding``, for a later time. Returns how many.
     """
     types = None if job_types is None else list(job_types)
     waits = crowding.columns() | {"wait": crowding.wait}
@@ -188,7 +189,7 @@ def renew(*, tokens: Sequence[ClaimToken], lease: timedelta) -> dict[UUID, bool]
 
 
 def note_stopping(tokens: Sequence[ClaimToken]) -> None:
-    """Note that the worker of ``tokens`` was told to stop, so that being killed for it is no crash of theirs."""
+    """Note that the worker of ``tokens`` was told to stop, so that a kill for it does not count as their crash."""
     _SQL["note_stopping"](**_columns(tokens))
 
 
@@ -208,10 +209,10 @@ def finish(finishes: Sequence[Finish], *, noted: set[UUID] | None = None) -> dic
     """Write a group of outcomes. Returns the final state of those that were still ours; the others are stale.
 
     Opens a transaction where one of them may become an event. Counts them for circuit breakers first, while a trigger
-    that probes still counts as in flight: otherwise dispatch might hand out another probe before this one is judged.
+    that probes still counts as in flight: otherwise dispatch might hand out another probe before this one is decided.
 
-    ``noted``: the attempts that were counted, kept by the caller from one try to the next, since the count stays where
-    the write fails. Gets those that are counted now.
+    ``noted``: the attempts that were counted already. The caller keeps it from one try to the next, because the count
+    stays if the write fails. This call adds the attempts that it counts.
     """
     if not finishes:
         return {}
@@ -229,7 +230,7 @@ def finish(finishes: Sequence[Finish], *, noted: set[UUID] | None = None) -> dic
 
 
 def _calls(finishes: Sequence[Finish]) -> Iterator[tuple[Pair, UUID, bool]]:
-    """How calls of guarded targets went, as far as their attempts tell."""
+    """The results of calls to guarded targets, as far as their attempts show them."""
     for f in finishes:
         answered = reached(attempt_state=f.attempt_state, error_code=f.error_code, http_status=f.http_status)
         if answered is not None:
@@ -284,12 +285,12 @@ def _written(finishes: Sequence[Finish], rows: Sequence[Any]) -> dict[UUID, Trig
 
 
 def _sparse(values: list[Any]) -> list[Any]:
-    """Nothing at all where all are empty, as in a batch that succeeded: the statement fills in what is missing."""
+    """An empty list if all values are empty, as in a batch that succeeded: the statement fills in missing values."""
     return values if any(values) else []
 
 
 def pause_gone(trigger_ids: Sequence[UUID]) -> None:
-    """Pause the jobs of triggers whose target answered 410 Gone (DESIGN §7), if it is the job's present one."""
+    """Pause the jobs of triggers whose target answered 410 Gone (DESIGN §7), if it is the job's present target."""
     with acting_as(ENGINE), db.atomic():
         note_versions([row.id for row in _SQL["pause_gone"](trigger_ids=list(trigger_ids))])
 
@@ -308,7 +309,7 @@ def store_result(
     traceback: str | None,
     task_args: str | None,
 ) -> None:
-    """Keep what a Celery task returned, once; a stale duplicate never overwrites it."""
+    """Keep the result of a Celery task, once; a stale duplicate never overwrites it."""
     _SQL["store_result"](
         task_id=task_id,
         task_name=task_name,

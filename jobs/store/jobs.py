@@ -1,4 +1,4 @@
-"""Jobs as the materializer sees them: take what is due, insert its firings, move on, complete; and their timeline."""
+"""Jobs as the materializer sees them: take due jobs, insert their firings, move on, complete; and their timeline."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,13 +24,13 @@ from jobs.store.trail import ENGINE, acting_as, present_actor
 from jobs.telemetry import callers_trace
 
 _SQL = db.queries("jobs")
-#: When an ended job is looked at again that was to be deleted while a firing of it was unfinished.
+#: An ended job with an unfinished firing cannot be deleted yet: it is looked at again after this long.
 PUT_OFF = timedelta(hours=1)
 
 
 class Firing(NamedTuple):
-    """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5. ``trace``: of
-    the caller who asked for it, as it is kept.
+    """One firing to become a trigger. ``idempotency_key`` defaults to the scheduled form of DESIGN §5. ``trace``: the
+    trace of the caller that asked for it, as it is stored.
     """
 
     job_id: UUID
@@ -67,7 +67,7 @@ def take_due(
 ) -> list[Any]:
     """Lock up to ``limit`` jobs whose next instant lies within the look-ahead.
 
-    With ``ids``, those of them alone; without ``zoned``, none whose instants a time zone decides. Call inside
+    With ``ids``, only jobs among them; without ``zoned``, no job whose instants a time zone decides. Call inside
     ``db.atomic()``. Takes nothing once the leadership's term is over.
     """
     wanted = None if ids is None else list(ids)
@@ -82,7 +82,7 @@ def peek_due(*, look_ahead: timedelta, limit: int, fresh: int) -> list[Any]:
 def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUID]:
     """Insert triggers; a firing that has one already is left alone. Returns the new ids. May be repeated.
 
-    ``announce``: let dispatchers hear of them; else the caller tells the only one there is.
+    ``announce``: announce them to all dispatchers; else the caller tells the only dispatcher itself.
     """
     if not firings:
         return []
@@ -107,7 +107,7 @@ def materialize(firings: Sequence[Firing], *, announce: bool = True) -> list[UUI
 
 
 def _of_ids(found: Sequence[UUID], ids: Sequence[str], firings: Sequence[Firing]) -> Sequence[Firing]:
-    """Those of the firings whose ids were found."""
+    """The firings whose ids were found."""
     if len(found) == len(ids):
         return firings
     kept = {each.hex for each in found}
@@ -135,9 +135,9 @@ def set_status(
     reason: str = "",
     paused_until: datetime | None = None,
 ) -> dict[UUID, datetime | None]:
-    """Bring jobs to a status as of ``now``, or each as of its instant in ``sinces``, each with its next instant.
+    """Set the status and the next instant of jobs, as of ``now`` or, for a job in ``sinces``, as of its instant there.
 
-    ``note_versions`` is to follow. Returns when each is deleted; None of those that live.
+    Call ``note_versions`` next. Returns when each job is deleted; None: it lives on.
     """
     if not next_fire_ats:
         return {}
@@ -155,26 +155,26 @@ def set_status(
 
 
 def pauses_over(*, but: Sequence[int] = (), limit: int) -> list[Any]:
-    """Ids and tenants of jobs whose pause has come to its end, the first to end first, ``but`` those of some tenants.
-    Locks nothing.
+    """Ids and tenants of jobs whose pause has come to its end, the first to end first, except those of the tenants in
+    ``but``. Locks nothing.
     """
     return _SQL["pauses_over"](but=list(but), limit=limit)
 
 
 def hold_paused(job_ids: Sequence[UUID]) -> list[UUID]:
-    """Lock those of the jobs whose pause is over still, until the transaction ends; what is locked is left out."""
+    """Lock the jobs whose pause is still over, until the transaction ends; leave out those that are locked already."""
     return [row.id for row in _SQL["hold_paused"](ids=list(job_ids))]
 
 
 def refuse_end_of_pause(job_id: UUID, *, reason: str) -> None:
-    """Let a locked job stay paused, for that reason."""
+    """Keep a locked job paused, for that reason."""
     _SQL["end_of_pause_refused"](id=job_id, reason=reason)
 
 
 def note_versions(job_ids: Sequence[UUID]) -> None:
     """Put the jobs' present schedule and status on their timeline, valid from their ``updated_at`` on.
 
-    Belongs into every transaction that changes either; without it an audit cannot know what was to be expected.
+    Call it in every transaction that changes either; without it an audit cannot know which firings to expect.
     """
     if job_ids:
         _SQL["note_versions"](ids=list(job_ids))
@@ -184,7 +184,7 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
     """Write new jobs, each with the first entry of its timeline, by one statement, which commits by itself.
 
     An immediate job that is due is written with its trigger, and with nothing left to materialize; ``jobs`` stay as
-    they are. Returns the ids of those written: the others' names are those of living jobs of their tenants.
+    they are. Returns the ids of the jobs written: living jobs of their tenants have the names of the others.
     """
     common, rows = _shared_and_own([vars(job) for job in jobs])
     firings = []
@@ -206,8 +206,8 @@ def insert(jobs: Sequence[Job]) -> set[UUID]:
 
 
 def _shared_and_own(jobs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The columns that all of ``jobs`` share, and of each the others. Only the very same object counts as shared: to
-    Python 1 equals true, to JSON it does not.
+    """The columns that all of ``jobs`` share, and for each job the other columns. Only the very same object counts as
+    shared: 1 equals true in Python, but not in JSON.
     """
     common, own = {}, []
     for name in (column.attname for column in Job._meta.concrete_fields) if jobs else ():
@@ -220,7 +220,7 @@ def _shared_and_own(jobs: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], 
 
 
 def edit(jobs: Mapping[Job, Collection[str]]) -> None:
-    """Write of each job the columns named and its next version, by one statement. ``note_versions`` is to follow.
+    """Write the named columns and the next version of each job, by one statement. Call ``note_versions`` next.
 
     Raises Django's ``IntegrityError`` where a living job of the tenant has the name.
     """
@@ -230,7 +230,7 @@ def edit(jobs: Mapping[Job, Collection[str]]) -> None:
 
 
 def _only_firing(job: Job) -> dict[str, Any]:
-    """The trigger of an immediate job, without what it has from the job."""
+    """The trigger of an immediate job, without the columns that it takes from the job."""
     return {
         "id": new_id(),
         "job_id": job.id,
@@ -243,7 +243,7 @@ def _only_firing(job: Job) -> dict[str, Any]:
 
 
 def callers_trace_kept() -> str | None:
-    """The trace of the caller whom this thread serves, for what it asks for; None: it named none."""
+    """The trace of the caller that this thread serves, to keep with the work it asks for; None: it named none."""
     trace = callers_trace()
     return trace.kept() if trace is not None else None
 
@@ -280,14 +280,14 @@ def complete(*, after: UUID, limit: int) -> tuple[UUID | None, int]:
 
 
 def _keep_ended() -> timedelta:
-    """How long ended jobs stay that do not say so themselves."""
+    """How long an ended job stays if it does not say so itself."""
     return timedelta(days=engine_settings().ended_job_days)
 
 
 def expire(*, limit: int) -> tuple[int, int]:
     """Delete up to ``limit`` ended jobs whose time is over, in the engine's name.
 
-    Returns how many were looked at, and how many deleted: one with an unfinished trigger is put off by an hour.
+    Returns how many were looked at, and how many were deleted. A job with an unfinished trigger is put off by an hour.
     """
     with acting_as(ENGINE), db.atomic():
         rows = _SQL["expire"](limit=limit, again=PUT_OFF)
@@ -295,7 +295,7 @@ def expire(*, limit: int) -> tuple[int, int]:
 
 
 def purge(*, retention: timedelta, limit: int, after: datetime = EARLIEST) -> tuple[datetime, int]:
-    """Drop those of the next ``limit`` jobs deleted longer ago than ``retention`` whose history is gone.
+    """Among the next ``limit`` jobs deleted longer ago than ``retention``, drop those whose history is gone.
 
     Returns where to go on (``EARLIEST`` at the end of the walk) and how many were dropped.
     """
@@ -320,7 +320,7 @@ def schedule_of(job: Any) -> Schedule:
 
 
 def schedule_then(document: Mapping[str, Any]) -> Schedule:
-    """The schedule an entry of a job's timeline holds, as ``note_versions`` wrote it."""
+    """The schedule in an entry of a job's timeline, as ``note_versions`` wrote it."""
     seconds = document["interval_seconds"]
     run_at, anchor, starts_at, ends_at = (
         datetime.fromisoformat(document[name]) if document[name] else None

@@ -11,22 +11,22 @@ _SQL = db.queries("leases")
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Proof of leadership: every leader write checks its ``term``. Null: without election, or with a locked lease."""
+    """Proof of leadership: every leader write checks its ``term``; None: without election, or with a locked lease."""
 
     holder: str
     term: int | None
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else dispatches while the leadership lasts."""
+        """Whether no other process dispatches while the leadership lasts."""
         return self.term is not None
 
 
 class TakenLease(NamedTuple):
-    """A new ``term``; None: the lease is free, but somebody has locked its row.
+    """A new ``term``; None: the lease is free, but another transaction has locked its row.
 
-    ``abandoned``: another held it before, and may have left work half done. ``free_for``: since when it has been free;
-    None: nobody had it yet.
+    ``abandoned``: another process held it before, and may have left work half done. ``free_for``: how long it has been
+    free; None: no process had it yet.
     """
 
     term: int | None
@@ -45,7 +45,7 @@ def take(*, holder: str, duration: timedelta, idle: timedelta = timedelta()) -> 
 
 
 def renew(leadership: Leadership, *, duration: timedelta) -> bool | None:
-    """Prolong exactly this leadership. Returns whether its row was locked, which kept it from that; None: over."""
+    """Prolong exactly this leadership. Returns whether a lock on its row prevented that; None: it is over."""
     for row in _SQL["renew"](holder=leadership.holder, term=leadership.term, duration=duration):
         return bool(row.locked)
     return None

@@ -1,4 +1,4 @@
-"""What people do to triggers: cancel, replay, dismiss, hold, withdraw. ``jobs.actions`` calls it in its transaction."""
+"""Users' actions on triggers: cancel, replay, dismiss, hold, withdraw. ``jobs.actions`` calls it in its transaction."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ def lock_tenant(tenant_id: int) -> None:
 
 
 def weigh(*, job_ids: Sequence[UUID], most: int) -> dict[UUID, int]:
-    """How many unfinished triggers each of these jobs has; ``most`` are counted of one."""
+    """How many unfinished triggers each of these jobs has; at most ``most`` are counted per job."""
     return {row.id: row.triggers for row in _SQL["weigh"](job_ids=list(job_ids), most=most)}
 
 
@@ -44,9 +44,9 @@ def paused_since(*, job_ids: Sequence[UUID]) -> dict[UUID, datetime]:
 def skip_paused(
     pauses: Mapping[UUID, datetime], *, now: datetime, ends: Mapping[UUID, datetime] | None = None
 ) -> int:
-    """Skip what fell due from the beginning of each job's pause, as ``paused_since`` has it, to its end: how many.
+    """Skip firings that fell due from the start of each job's pause (``paused_since``) to its end. Returns how many.
 
-    ``ends``: when the pauses ended that ended before ``now``.
+    ``ends``: the ends of pauses that ended before ``now``.
     """
     over_ats = [(ends or {}).get(job_id, now) for job_id in pauses]
     rows = _SQL["skip_paused"](job_ids=list(pauses), paused_ats=list(pauses.values()), over_ats=over_ats)
@@ -62,7 +62,7 @@ def withdraw_future(*, job_ids: Sequence[UUID], now: datetime) -> int:
 
 
 def restamp(jobs: Sequence[Any]) -> None:
-    """Hand the jobs' waiting triggers over to their present versions, priorities and types."""
+    """Give the jobs' waiting triggers the present versions, priorities and types of the jobs."""
     _SQL["restamp"](
         job_ids=[job.id for job in jobs],
         versions=[job.version for job in jobs],
@@ -107,6 +107,6 @@ def dismiss(*, trigger_ids: Sequence[UUID], tenant_id: int, note: str) -> list[U
 
 
 def _noted(rows: Sequence[Any]) -> int:
-    """Append events for what has become of these; returns how many there are. What runs on is left out."""
+    """Append events for the changes of these triggers; returns how many there are. Those that run on are left out."""
     events.note(row.id for row in rows)
     return len(rows)

@@ -1,4 +1,4 @@
-"""Operations on all that matches a filter: begin, take one, note what a slice of it did, pause, cancel, purge."""
+"""Operations on all objects that match a filter: begin, take one, note the work of a slice, pause, cancel, purge."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from jobs.store.purge import first_id_within
 from jobs.store.trail import present_actor
 
 _SQL = db.queries("operations")
-#: Refusals that are told one by one.
+#: The most refusals that are listed one by one.
 MAX_REFUSALS = 20
 
 
@@ -29,7 +29,7 @@ def begin(
     reason: str = "",
     expected: int | None = None,
 ) -> UUID | None:
-    """Put an operation on record, in the present actor's name; None when ``most`` of the tenant's are unfinished.
+    """Record an operation, in the present actor's name; None when ``most`` operations of the tenant are unfinished.
 
     Call under the tenant's lock.
     """
@@ -61,13 +61,13 @@ def take() -> Any:
 
 
 def wait() -> float | None:
-    """Seconds until an operation that keeps a pace may go on, not above 0 where one may now; None: there is none."""
+    """Seconds until an operation that keeps a pace may go on, at most 0 if one may go on now; None: there is none."""
     rows = _SQL["wait"]()
     return rows[0].seconds if rows else None
 
 
 def note(*, operation: Any, cursor: UUID, done: int, refusals: Mapping[UUID, str], ends: bool) -> None:
-    """Record what a slice of the operation that was taken did, in the transaction that did it."""
+    """Record the work of a slice of the taken operation, in the transaction that did it."""
     _SQL["note"](
         **_found(operation, cursor, refusals, ends),
         done=done,
@@ -79,7 +79,7 @@ def note(*, operation: Any, cursor: UUID, done: int, refusals: Mapping[UUID, str
 def note_checked(
     *, operation: Any, cursor: UUID, items: int, refusals: Mapping[UUID, str], ends: bool
 ) -> None:
-    """Record what a slice that only checks found of so many ``items``."""
+    """Record the findings of a slice that only checked ``items`` items."""
     _SQL["note_checked"](**_found(operation, cursor, refusals, ends), items=items)
 
 
@@ -96,12 +96,12 @@ def _found(operation: Any, cursor: UUID, refusals: Mapping[UUID, str], ends: boo
 
 
 def note_reason(job_ids: Sequence[UUID], *, reason: str) -> None:
-    """Let paused jobs, locked by the caller, say why."""
+    """Write the reason to paused jobs, which the caller has locked."""
     _SQL["note_reason"](ids=list(job_ids), reason=reason)
 
 
 def postpone(*, operation_id: UUID) -> None:
-    """Let the others go first."""
+    """Let the other operations go first."""
     _SQL["postpone"](id=operation_id)
 
 

@@ -1,8 +1,8 @@
-"""Partitions by time: made ahead, and dropped past retention, of the attempts, of the activity counts and of events.
+"""Partitions by time of the attempts, the activity counts and the events: made ahead, and dropped past retention.
 
-A default partition takes what no other does: a clock far off, or weeks without a beat to prepare any. Rows of the past
-that it took get partitions of their own, so that retention drops them too. What somebody's lock prevents, or the role's
-want of rights, is left for another time.
+A default partition takes the rows that no other takes, after a clock was far off, or after weeks without a beat to
+prepare partitions. Past rows that it took get partitions of their own, so that retention drops them too. A change that
+another transaction's lock prevents, or that the role has no right to make, is left for another time.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +20,7 @@ from tenants.clock import database_now
 
 log = get_logger()
 _SQL = db.queries("partitions")
-#: How long a change of partitions may keep those who write waiting.
+#: How long a change of partitions may keep writers waiting.
 LOCK_TIMEOUT = "100ms"
 #: A Monday, so that a week's partition spans an ISO week in UTC.
 _ORIGIN = datetime(2001, 1, 1, tzinfo=UTC)
@@ -36,8 +36,8 @@ _CREATE = (
 class Partitioned:
     """A table, the column that says which partition a row is in, the ``span`` of one, and how many are made ahead.
 
-    ``rows`` names in the log what is kept in one table where partitions cannot be made. ``key``: the columns that tell
-    its rows apart. ``fillfactor``: how many percent of a page inserts fill; the rest is room for updates.
+    ``rows`` names its rows in the log; they stay in one table where partitions cannot be made. ``key``: the columns
+    that tell its rows apart. ``fillfactor``: how many percent of a page inserts fill; the rest is room for updates.
     """
 
     table: str
@@ -59,7 +59,7 @@ class Partitioned:
 
     @property
     def default(self) -> str:
-        """The partition of what is in no other."""
+        """The partition of rows that are in no other."""
         return f"{self.table}_default"
 
     def name_of(self, start: datetime) -> str:
@@ -68,7 +68,7 @@ class Partitioned:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One that is there; the first of all may have no lower bound."""
+    """An existing partition; the first of all may have no lower bound."""
 
     of: Partitioned
     name: str
@@ -86,9 +86,9 @@ HOURS = Partitioned(
 )
 EVENTS = Partitioned("jobs_event", "at", timedelta(days=1), 4, "events", ("xid", "id"), fillfactor=100)
 ALL = (ATTEMPTS, MINUTES, HOURS, EVENTS)
-#: What is kept as long as history.
+#: Tables that are kept as long as history.
 HISTORY = (ATTEMPTS, EVENTS)
-#: Of a default partition so many rows are counted, and so many spans of time get partitions in one pass.
+#: The most rows of a default partition that are counted, and the most spans of time that get partitions in one pass.
 MAX_STRAYS, MAX_STRAY_SPANS = 1_000, 20
 
 
@@ -106,7 +106,7 @@ def ensure(of: Partitioned, *, ahead: int | None = None) -> list[str]:
 
 
 def _covered(start: datetime, existing: Iterable[Any]) -> bool:
-    """Whether a partition holds what is of ``start``; the first of all may have no lower bound."""
+    """Whether a partition holds rows of ``start``; the first of all may have no lower bound."""
     return any(
         row.upper_bound and (row.lower_bound is None or row.lower_bound <= start) and start < row.upper_bound
         for row in existing
@@ -114,8 +114,9 @@ def _covered(start: datetime, existing: Iterable[Any]) -> bool:
 
 
 def take_in(of: Partitioned) -> list[str]:
-    """Make partitions for the rows of the past that the default one took. Returns their names. May be repeated, and is
-    called after ``ensure``, which says so where the role may not.
+    """Make partitions for the past rows that the default one took. Returns their names. May be repeated.
+
+    Call it after ``ensure``, which logs it where the role may not make partitions.
     """
     if not _SQL["may_partition"](table=of.table)[0].may:
         return []
@@ -162,7 +163,7 @@ def drop(of: Partitioned, *, before: datetime) -> list[str]:
 
 
 def drop_one(partition: Partition) -> bool:
-    """False where it would have waited for somebody's lock: it is there still."""
+    """Drop it. False: it is still there, because the drop would have waited for another transaction's lock."""
     return _unless_locked(partial(_drop, partition.name))
 
 
@@ -177,7 +178,7 @@ def _may_change(of: Partitioned) -> bool:
 
 
 def _unless_locked(change: Callable[[], bool]) -> bool:
-    """What ``change`` returns; False where it would wait. Claims queue up behind its lock, and it behind any reader."""
+    """The result of ``change``; False where it would wait: claims queue up behind its lock, it behind any reader."""
     try:
         with db.atomic():
             with connection.cursor() as cursor:
@@ -189,9 +190,9 @@ def _unless_locked(change: Callable[[], bool]) -> bool:
 
 
 def _create(of: Partitioned, start: datetime) -> bool:
-    """Create one, with what the default partition took in its stead; False: another beat was faster.
+    """Create one, with the rows that the default partition took in its place; False: another beat was faster.
 
-    Attached rather than created in place, because that lets those who write go on meanwhile.
+    It is attached rather than created in place, because that lets writers go on meanwhile.
     """
     parts = {
         "table": sql.Identifier(of.table),
@@ -213,7 +214,7 @@ def _create(of: Partitioned, start: datetime) -> bool:
 
 
 def _drop(name: str) -> bool:
-    # Not detached concurrently: Postgres does not where there is a default partition.
+    # Not detached concurrently: Postgres refuses that where there is a default partition.
     with connection.cursor() as cursor:
         cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(name)))
     return True

@@ -1,4 +1,4 @@
-"""Pull: what is queued for a tenant's pull workers, and what they hold (docs/pull-workers.md).
+"""Pull: triggers queued for a tenant's pull workers, and triggers that these hold (docs/pull-workers.md).
 
 The rest is ``execution``'s: claim, renew and finish, each a CAS on ``(id, fence, state)``. All functions join the
 caller's transaction.
@@ -24,9 +24,9 @@ class Work(NamedTuple):
 def claim(
     *, tenant_id: int, job_types: Sequence[str], limit: int, worker: str, lease: timedelta
 ) -> list[Work]:
-    """Claim up to ``limit`` of what is queued of these stored job types.
+    """Claim up to ``limit`` queued triggers of these stored job types.
 
-    A trigger that was in the hand of a process that died comes alone, so that the next crash names its cause. Opens a
+    A trigger that a process had claimed when it died comes alone, so that the next crash names its cause. Opens a
     transaction.
     """
     with db.atomic():
@@ -51,7 +51,7 @@ def hold(*, tenant_id: int, tokens: Sequence[ClaimToken]) -> list[Any]:
 
 
 def keep_output(outputs: Sequence[tuple[Any, str]]) -> None:
-    """Keep what attempts have said so far: for each its row of ``hold``, and the text. May be repeated."""
+    """Keep the output of attempts so far: for each its row of ``hold``, and the text. May be repeated."""
     if not outputs:
         return
     started_ats = [row.attempt_started_at for row, _ in outputs]

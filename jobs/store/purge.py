@@ -1,4 +1,4 @@
-"""Purge: what is older is deleted, a bounded number of rows at a time. Partitions are dropped (``partitions``)."""
+"""Purge: old rows are deleted, a bounded number at a time. Partitions are dropped (``partitions``)."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _SQL = db.queries("purge")
 
 
 class TimelineEntry(NamedTuple):
-    """Where a walk over the timelines of jobs has come to."""
+    """The entry that a walk over the timelines of jobs has reached."""
 
     job_id: UUID
     valid_from: datetime
@@ -46,9 +46,9 @@ def effects(*, retention: timedelta, limit: int) -> int:
 def versions(
     *, retention: timedelta, limit: int, after: TimelineEntry = FIRST_ENTRY
 ) -> tuple[TimelineEntry, int]:
-    """Delete those of the next ``limit`` entries of jobs' timelines whose time ended longer ago than ``retention``.
+    """Among the next ``limit`` entries of jobs' timelines, delete those that ended longer ago than ``retention``.
 
-    Whatever an audit within the retention, or a catch-up in hand, goes by is kept. Returns where to go on
+    Entries that an audit within the retention, or an unfinished catch-up, goes by are kept. Returns where to go on
     (``FIRST_ENTRY`` at the end of the walk) and how many were deleted.
     """
     rows = _SQL["versions"](

@@ -1,7 +1,7 @@
 """Reap: take work back from workers and messages that are gone. Bounded; may be repeated; safe with two leaders.
 
-A process that dies takes all it had in hand with it, and nothing says which trigger it died of. So only a trigger that
-was alone in hand is charged for the crash; the others keep their budget, and each travels alone from then on.
+A process that dies loses all triggers that it had claimed, and nothing says which of them killed it. So only a trigger
+that was claimed alone is charged for the crash. The others keep their budget, and each travels alone from then on.
 """
 
 import random
@@ -25,9 +25,9 @@ _rng = random.Random()  # noqa: S311
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What becomes of a trigger whose worker is gone: retrying, dead or cancelled.
+    """The next state of a trigger whose worker is gone: retrying, dead or cancelled.
 
-    ``charged``: the crash counts, and the attempt does against its budget.
+    ``charged``: the crash counts, and the attempt counts against the trigger's budget.
     """
 
     token: ClaimToken
@@ -38,9 +38,9 @@ class Recovery:
 
 
 def recovery_of(row: Any, *, charged: bool) -> Recovery:
-    """What becomes of a trigger whose worker died while it ran (``policies.after_crash``).
+    """Decide the recovery of a trigger whose worker died while it ran (``policies.after_crash``).
 
-    ``row``: of ``expired_leases``, ``in_hand`` or ``execution.claim``. ``charged``: as ``policies.is_charged`` says.
+    ``row``: a row of ``expired_leases``, ``in_hand`` or ``execution.claim``. ``charged``: by ``policies.is_charged``.
     """
     token = ClaimToken(row.id, row.fence)
     decision = after_crash(
@@ -64,7 +64,7 @@ def recovery_of(row: Any, *, charged: bool) -> Recovery:
 class Release:
     """The recovery of a trigger that a stuck process has claimed. ``suspect``: its handler had started.
 
-    ``output``: what the handler said.
+    ``output``: the handler's output.
     """
 
     recovery: Recovery
@@ -76,17 +76,17 @@ class Release:
 
 
 def expired_leases(*, limit: int) -> list[Any]:
-    """Running triggers whose lease is over, with what the decision about them needs."""
+    """Running triggers whose lease is over, with the columns that the decision about them needs."""
     return _SQL["expired_leases"](limit=limit)
 
 
 def in_hand(tokens: Sequence[ClaimToken]) -> list[Any]:
-    """What of ``tokens`` is still running under its fence, with what the decision about it needs."""
+    """The triggers of ``tokens`` that still run under their fences, with the columns that the decision needs."""
     return _SQL["in_hand"](ids=[token.id for token in tokens], fences=[token.fence for token in tokens])
 
 
 def absolve(tokens: Sequence[ClaimToken]) -> None:
-    """Take back the crashes that leases were charged for which ran out while their process lived."""
+    """Take back the crash charged for each lease that ran out while its process lived."""
     for row in _SQL["absolve"](ids=[token.id for token in tokens], fences=[token.fence for token in tokens]):
         log.info("crash taken back", trigger_id=str(row.id))
 
@@ -103,7 +103,7 @@ def reap_running(recoveries: Sequence[Recovery], *, leadership: Leadership) -> l
 
 
 def give_up(releases: Sequence[Release]) -> list[Any]:
-    """Carry out what a process about to end itself says of its triggers, in one transaction. May be repeated."""
+    """Carry out the releases of a process that is about to end itself, in one transaction. May be repeated."""
     with db.atomic():
         rows = _SQL["give_up"](
             **_columns([release.recovery for release in releases]),
@@ -134,7 +134,7 @@ def _columns(recoveries: Sequence[Recovery]) -> dict[str, list[Any]]:
 
 
 def reap_queued(*, leadership: Leadership, deadline: timedelta, limit: int) -> list[Any]:
-    """Return to ``pending`` what was queued longer ago than ``policies.claim_deadline`` of ``deadline``."""
+    """Return to ``pending`` the triggers queued longer ago than ``policies.claim_deadline`` of ``deadline``."""
     rows = _SQL["reap_queued"](term=leadership.term, deadline=deadline, limit=limit)
     activity.count(rows, "messages_lost")
     return rows

@@ -1,11 +1,11 @@
 """Structured logs: one event per verb, with the ids that let a reader follow a firing across processes.
 
 ``log = get_logger()`` then ``log.info("claim", trigger_id=…, fence=…)``: the event is the verb of DESIGN §1, everything
-else is a key. ``bound(...)`` adds keys (worker, tenant) to all events of a block; while a handler runs, every line of
-its thread or task carries the ids of its attempt (``carrying``, ``carry``), and every line of a request its id
-(``carry_request``). What a handler logs or prints is kept with its attempt, too (``keeping``, ``prints``). Console or
-JSON, by ``CARILLON_LOG_FORMAT``. An ``Outage`` tells of what is away, ``Sampled`` of what happens too often for a line
-each.
+else is a key. ``bound(...)`` adds keys (worker, tenant) to all events of a block. While a handler runs, every line of
+its thread or task carries the ids of its attempt (``carrying``, ``carry``). Every line of a request carries its id
+(``carry_request``). A handler's log lines and prints are kept with its attempt, too (``keeping``, ``prints``). The
+format is console or JSON, by ``CARILLON_LOG_FORMAT``. An ``Outage`` logs that a service is away; ``Sampled`` logs
+events that are too frequent for a line each.
 """
 
 from jobs.telemetry.context import (

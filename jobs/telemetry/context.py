@@ -1,9 +1,9 @@
-"""What every line of a piece of work carries, whoever writes it: the ids of the attempt, or of the request; and the
-trace that a request's caller is in.
+"""The keys that every log line of a piece of work carries, from any logger: the ids of the attempt, or of the request;
+and the trace that a request's caller is in.
 
 The ids stand in a context variable, so concurrent attempts do not see each other's: a thread has a context of its own,
-and so has a task of an event loop. Setting it costs a fraction of a microsecond; text is made of it only when a line is
-written. Ids alone are in it, never a payload or a secret.
+and so has a task of an event loop. Setting it costs a fraction of a microsecond; it becomes text only when a line is
+written. It holds ids alone, never a payload or a secret.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ bound = structlog.contextvars.bound_contextvars
 
 
 class AttemptIds(Protocol):
-    """Of an attempt, what its lines carry, and where they are kept. A handler's ``Context`` has it."""
+    """The ids of an attempt that its lines carry, and the place where they are kept. A handler's ``Context`` has it."""
 
     tenant: str
     job_id: UUID
@@ -32,7 +32,7 @@ class AttemptIds(Protocol):
     attempt_number: int
     fence: int
     trace: TraceContext | None
-    #: Where what its handler says is kept.
+    #: Keeps the output of its handler.
     output: Output
 
     @property
@@ -47,8 +47,8 @@ _caller: ContextVar[TraceContext | None] = ContextVar("carillon_caller", default
 
 
 def carry(attempt: AttemptIds) -> None:
-    """From here on, to the end of the current task, every line of it carries the ids of ``attempt``, and what it
-    records by OpenTelemetry's own interface is part of its trace.
+    """From here on, every line of the current task carries the ids of ``attempt``. Spans that the task records by
+    OpenTelemetry's own interface are part of the attempt's trace.
     """
     _attempt.set(attempt)
     if (recorder := traces.recorder()) is not None:
@@ -56,18 +56,18 @@ def carry(attempt: AttemptIds) -> None:
 
 
 def carry_request(request_id: str) -> None:
-    """From here on every line of this thread names the request; with an empty one, none."""
+    """From here on every line of this thread names the request; with an empty ``request_id``, no line names one."""
     _request_id.set(request_id)
 
 
 def carry_caller(trace: TraceContext | None) -> None:
-    """From here on what this thread does is done for a caller in ``trace``; None: in none that is known."""
+    """From here on this thread works for a caller in ``trace``; None: in no known trace."""
     _caller.set(trace)
 
 
 @contextmanager
 def calling_from(trace: TraceContext | None) -> Iterator[None]:
-    """What this thread does inside is done for a caller in ``trace``, as with ``carry_caller``."""
+    """Inside, this thread works for a caller in ``trace``, as with ``carry_caller``."""
     token = _caller.set(trace)
     try:
         yield
@@ -81,15 +81,15 @@ def callers_trace() -> TraceContext | None:
 
 
 def current_request_id() -> str:
-    """Of the request that this thread serves; empty where it serves none."""
+    """The id of the request that this thread serves; empty where it serves none."""
     return _request_id.get()
 
 
 class carrying:
     """``with carrying(attempt):`` every line that this thread writes inside carries its ids, as with ``carry``.
 
-    What the code inside binds to structlog's context variables is unbound with it: the next attempt of this thread must
-    not carry it.
+    Keys that the code inside binds to structlog's context variables are unbound at its end: the next attempt of this
+    thread must not carry them.
     """
 
     __slots__ = ("_attempt", "_before", "_entered", "_token")
@@ -126,7 +126,7 @@ def current_attempt() -> AttemptIds | None:
 
 
 def add_context(_: Any, __: str, event: Any) -> Any:
-    """structlog's processor: adds what the current context carries. A key that the line has itself is left as it is."""
+    """structlog's processor: adds the keys that the current context carries. A key that the line already has stays."""
     if (attempt := current_attempt()) is not None:
         event.setdefault("tenant", attempt.tenant)
         event.setdefault("job_id", str(attempt.job_id))
@@ -146,8 +146,8 @@ def add_context(_: Any, __: str, event: Any) -> Any:
 def _is_loose_callback() -> bool:
     """Whether an event loop runs a callback that belongs to no task.
 
-    Its context is that of the task which made it: a connection that is kept alive still has the context of the attempt
-    that opened it, while others use it.
+    Its context is that of the task which made it. A connection that is kept alive still has the context of the attempt
+    that opened it, while other attempts use it.
     """
     try:
         return asyncio.current_task() is None

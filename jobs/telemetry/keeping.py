@@ -1,8 +1,8 @@
-"""Keeps the log lines that a handler writes with its attempt, beside sending them where all lines go.
+"""Keeps a handler's log lines with its attempt, and also sends them where all lines go.
 
-Whose line it is tells the context of the thread or task that writes it. Left out are the lines of the engine and of the
-libraries below it: they tell of the installation, such as the broker's address, and some are written by whoever happens
-to collect another's garbage.
+The context of the thread or task that writes a line tells which attempt the line belongs to. Lines of the engine and of
+the libraries below it are left out. They tell of the installation, such as the broker's address, and some are written
+by a thread that happens to collect another's garbage.
 """
 
 import logging
@@ -19,7 +19,7 @@ NOT_KEPT = frozenset(
         "aiohttp", "aiodns", "concurrent",
     )
 )  # fmt: skip
-#: What every line of an attempt would repeat.
+#: Keys that every line of an attempt would repeat.
 _KNOWN = frozenset(
     (
         "tenant", "job_id", "trigger_id", "attempt_id", "attempt", "fence", "trace_id", "request_id", "worker",
@@ -29,7 +29,7 @@ _KNOWN = frozenset(
 
 
 class KeepLines(logging.Handler):
-    """Behind the root logger. It costs a look at a context variable where no handler is at work."""
+    """A handler of the root logger. Where no job's handler is at work, it costs a look at a context variable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class KeepLines(logging.Handler):
             return
         try:
             attempt.output.line(f"{record.levelname} {record.name} {self.format(record)}")
-        except Exception:  # noqa: BLE001 - as in any handler of logging: what cannot be formatted is told on stderr
+        except Exception:  # noqa: BLE001 - as in any handler of logging: such a record is told on stderr
             self.handleError(record)
 
 

@@ -34,9 +34,9 @@ def logging_config(
 ) -> None:
     """Configure structlog and the standard library's logging alike. May be repeated.
 
-    ``log_format`` is ``"console"`` or ``"json"``; ``level`` a level name for our own events (libraries: WARNING, but
-    Celery's and gunicorn's life-cycle lines at INFO), ``overall_level`` one for all there are. Lines go to standard
-    error or to ``log_file``, which may be moved away at any time and is then begun again.
+    ``log_format`` is ``"console"`` or ``"json"``. ``level`` is a level name for Carillon's own events (libraries:
+    WARNING, but Celery's and gunicorn's life-cycle lines at INFO); ``overall_level`` is one for all events. Lines go to
+    standard error or to ``log_file``. That file may be moved away at any time; it is then begun again.
     """
     levels = {
         NAME: level,
@@ -76,13 +76,13 @@ def logging_config(
 
 
 def shape_of(value: Any) -> str:
-    """What may be told of a stranger's message, which may hold anything: ``list of 2``, ``str of 36``."""
+    """A description of a stranger's message that is safe to log: ``list of 2``, ``str of 36``. It may hold anything."""
     size = f" of {len(value)}" if isinstance(value, str | bytes | list | tuple | dict) else ""
     return f"{type(value).__name__}{size}"
 
 
 def formatter(log_format: str) -> structlog.stdlib.ProcessorFormatter:
-    """What turns a record into a line of ``log_format``, one of ``FORMATS``.
+    """The formatter that turns a record into a line of ``log_format``, one of ``FORMATS``.
 
     Tracebacks name files, lines and functions, never the values of local variables: those hold passwords and payloads.
     """
@@ -105,7 +105,7 @@ def formatter(log_format: str) -> structlog.stdlib.ProcessorFormatter:
 
 
 def _refusal_in_one_line(_: Any, __: str, event: Any) -> Any:
-    """Django logs a bad host, or a request it takes for an attack, with a traceback: anybody could fill the log."""
+    """Django logs a bad host, or a request it takes for an attack, with a traceback: any caller could fill the log."""
     if event["_record"].name.startswith("django.security."):
         event.pop("exc_info", None)
         event["event"] = event["event"][:_MAX_REFUSAL_LENGTH]

@@ -1,22 +1,23 @@
-"""One helper for all that may be away: the database, the broker, Redis."""
+"""One helper for every service that may be away: the database, the broker, Redis."""
 
 import time
 from typing import Any
 
 from jobs.telemetry.lines import get_logger
 
-#: How often an outage that lasts is told of.
+#: How often a lasting outage is logged.
 OUTAGE_LINE_SECONDS = 10.0
 _log = get_logger()
 
 
 class Outage:
-    """Says that something is away: a line at its start, every ``OUTAGE_LINE_SECONDS`` one with a count, one at its end.
+    """Logs that a service is away: a line at its start, every ``OUTAGE_LINE_SECONDS`` one with a count, one at its end.
     ``keys`` are in each of them.
 
-    One per process and thing, whatever fails because of it. An outage that begins soon after a line is told with the
-    next one, so a thing that comes and goes cannot fill the log either. Without a lock: a child that was forked while
-    another thread held one would never log again; two threads at once may at worst write a line twice.
+    There is one per process and service, however many operations fail because of it. An outage that begins soon after a
+    line is told with the next line, so a service that comes and goes cannot fill the log either. It has no lock: a
+    child that was forked while another thread held the lock would never log again. Without it, two threads at once may
+    at worst write a line twice.
     """
 
     def __init__(self, event: str, **keys: Any) -> None:

@@ -1,7 +1,7 @@
-"""What a handler says while it runs, kept in bounded room: of too much its beginning and its end.
+"""The output of a handler while it runs, kept in bounded room: if it is too long, its beginning and its end.
 
-Keeps true: whatever is said, and by however many threads, an ``Output`` takes a bounded amount of memory, and what
-becomes of it can be stored: ``MAX_BYTES`` of UTF-8 at most, without the control characters that a terminal obeys.
+Keeps true: for any output, and from any number of threads, an ``Output`` takes a bounded amount of memory. Its result
+can be stored: ``MAX_BYTES`` of UTF-8 at most, without the control characters that a terminal obeys.
 """
 
 import re
@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 MAX_BYTES = 65_536
-#: What is kept of the end where something is left out; of the beginning the rest, but for the line that says so.
+#: Bytes kept of the end where something is left out. The beginning has the rest, except the line that says so.
 _TAIL_BYTES = 16_384
 _HEAD_BYTES = MAX_BYTES - _TAIL_BYTES - 64
-#: A terminal's sequences, such as those that colour a text; then what else is no text: controls but tab and line break.
+#: A terminal's sequences, such as those that colour a text; then other controls, except tab and line break.
 _SEQUENCES = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?|[@-Z\\\\^_])")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Said(NamedTuple):
-    """What was kept: all of it is ``head``, or it is what stood before and behind ``left_out`` bytes."""
+    """The kept output: ``head`` is all of it, or ``head`` and ``tail`` stood before and behind ``left_out`` bytes."""
 
     head: str
     left_out: int = 0
@@ -28,10 +28,10 @@ class Said(NamedTuple):
 
 
 class Output:
-    """What is said during one attempt, from any thread. Made for each: empty it holds no room.
+    """The output of one attempt, from any thread. Each attempt has one: while it is empty, it holds no room.
 
-    ``lock``: one that it shares with others, as those of a batch do. A time-out strikes the thread that holds it, which
-    then closes: it lets in again who holds it.
+    ``lock``: a lock that it shares with others, as the outputs of a batch do. The lock must let its holder in again: a
+    time-out strikes the thread that holds it, and that thread then closes the output.
     """
 
     __slots__ = ("_closed", "_head", "_lock", "_rest", "_tail")
@@ -40,7 +40,7 @@ class Output:
         self._lock = lock or threading.RLock()
         self._head: bytearray | None = None
         self._tail = bytearray()
-        #: Bytes said behind the head.
+        #: Bytes of output behind the head.
         self._rest = 0
         self._closed = False
 
@@ -66,7 +66,7 @@ class Output:
                     del self._tail[:-_TAIL_BYTES]
 
     def close(self) -> Said | None:
-        """What was said; None: nothing. What is said from here on is dropped."""
+        """The output so far; None: there was none. Later output is dropped."""
         with self._lock:
             self._closed = True
             head, tail, rest = self._head, self._tail, self._rest
@@ -82,7 +82,7 @@ def _said(head: bytes, tail: bytes, rest: int) -> Said:
 
 
 def bounded(text: str) -> Said | None:
-    """What would be kept of a text that was said at once; None of an empty one."""
+    """The part of ``text`` that is kept if it comes at once; None for an empty text."""
     output = Output()
     if text:
         output.keep(text)
@@ -96,12 +96,12 @@ def cleaned(text: str) -> str:
 
 
 def stored(said: Said | None) -> str | None:
-    """As it is stored: cleaned, with a line that tells what was left out; None where nothing is left of it."""
+    """``said`` as it is stored: cleaned, with a line that tells how much was left out; None if nothing is left."""
     if said is None:
         return None
     head, tail, left_out = cleaned(said.head), cleaned(said.tail), said.left_out
     if not left_out and (again := bounded(head)):
-        # What was put in place of secrets may have made it longer.
+        # The text put in place of secrets may have made it longer.
         head, left_out, tail = again
     if not left_out:
         return head or None

@@ -1,9 +1,9 @@
-"""Keeps what a handler prints with its attempt, beside printing it.
+"""Keeps a handler's prints with its attempt, and also prints them.
 
-Standard output belongs to the process, whoever prints; whose text it is tells the context of the thread or task that
-prints, as with log lines (``keeping``). Standard error is left alone: the interpreter writes there what failed while it
-collected garbage, in the context of whoever happens to be at work. Not kept either is what goes past ``sys.stdout``: to
-its ``buffer``, to the descriptor, or from other programs.
+Standard output belongs to the whole process. The context of the thread or task that prints tells which attempt a text
+belongs to, as with log lines (``keeping``). Standard error is left alone: the interpreter writes there the failures of
+garbage collection, in the context of any thread that happens to be at work. Text that goes past ``sys.stdout`` is not
+kept either: to its ``buffer``, to the descriptor, or from other programs.
 """
 
 import sys
@@ -14,7 +14,7 @@ from jobs.telemetry.context import current_attempt
 
 
 class KeepPrints:
-    """A text stream that is ``stream`` in all but this: what a handler writes to it is kept as well."""
+    """A text stream that behaves as ``stream`` and also keeps the text that a handler writes to it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -35,6 +35,6 @@ class KeepPrints:
 
 
 def keep_prints() -> None:
-    """From here on, in this process and those forked from it. May be repeated."""
+    """Keep prints from here on, in this process and those forked from it. May be repeated."""
     if sys.stdout is not None and not isinstance(sys.stdout, KeepPrints):
         sys.stdout = KeepPrints(sys.stdout)  # type: ignore[assignment]

@@ -1,7 +1,7 @@
-"""Which release of Carillon a process runs: for people who compare processes after a deploy.
+"""The release of Carillon that a process runs: for people who compare processes after a deploy.
 
 ``pyproject.toml`` is the one home of the version. The server runs from a directory that has that file (a checkout, or
-the image), so it is read there: the metadata of an installation may be those of an older checkout.
+the image), so the version is read there: the metadata of an installation may be those of an older checkout.
 """
 
 import tomllib
@@ -20,6 +20,6 @@ def version() -> str:
 
 @cache
 def release() -> str:
-    """``0.1.0, schema 7``: the version, and the last migration it knows."""
+    """``0.1.0, schema 7``: the version, and the last migration that it knows."""
     schema = max(int(path.name[:4]) for path in _MIGRATIONS.glob("[0-9][0-9][0-9][0-9]_*.py"))
     return f"{version()}, schema {schema}"

@@ -1,4 +1,4 @@
-"""Lines about what may happen more often than a log can take: some are written, and none is lost in the sum."""
+"""Lines about events that may be too many for a log: some are written, and no event is lost in the sum."""
 
 import atexit
 import os
@@ -13,12 +13,12 @@ SECOND = 1.0
 
 
 class Sampled(Generic[T]):
-    """Hands what is noted to ``write(kind, what, count)``, at most ``MAX_LINES_A_SECOND`` times a second.
+    """Hands noted events to ``write(kind, what, count)``, at most ``MAX_LINES_A_SECOND`` times a second.
 
-    ``count`` says how many the line stands for: itself, and those of its kind that were noted since the last line and
-    had none. While there is room each is written at once, with a count of 1. What is left when a second ends is written
-    then, in one line a kind, by a thread that lives for so long: so counts add up without anything that follows. A
-    process that is killed loses those of its last second.
+    ``count`` says how many events the line stands for: its own, and those of its kind that were noted since the last
+    line and had none. While there is room each event is written at once, with a count of 1. Events that are left when a
+    second ends are written then, in one line a kind, by a thread that lives until then. So counts add up even if no
+    event follows. A process that is killed loses the events of its last second.
 
     There may be fewer than ``MAX_LINES_A_SECOND`` kinds. One per process, as a lock does not outlive a fork.
     """
@@ -34,7 +34,7 @@ class Sampled(Generic[T]):
         atexit.register(self.flush)
 
     def note(self, kind: str, what: T) -> None:
-        """One of a kind. From any thread."""
+        """Note one event of a kind. From any thread."""
         with self._lock:
             now = time.monotonic()
             if now >= self._began_at + SECOND and not self._left:
@@ -51,8 +51,8 @@ class Sampled(Generic[T]):
             self._write(kind, what, 1)
 
     def flush(self) -> None:
-        """Write what is left now: the process is about to end."""
-        if self._pid != os.getpid():  # what a parent has left is the parent's to write
+        """Write the events that are left now: the second, or the process, is about to end."""
+        if self._pid != os.getpid():  # the parent itself writes the events that it has left
             return
         with self._lock:
             left, self._left = self._left, {}
@@ -67,5 +67,5 @@ class Sampled(Generic[T]):
         timer.name = "carillon-sampled-lines"
         try:
             timer.start()
-        except RuntimeError:  # no thread can be had: the next that is left tries again
+        except RuntimeError:  # no thread can be had: the next event that is left tries again
             self._timer = None

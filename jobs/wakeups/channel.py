@@ -1,4 +1,4 @@
-"""What sender and listener must agree on: where a wake-up is published, and how a burst of them becomes few.
+"""The rules that sender and listener share: where a wake-up is published, and how a burst of them becomes few.
 
 A channel is Redis' (Pub/Sub), or Postgres' (``LISTEN``) where there is no Redis. ``NOTIFY`` is never part of a
 transaction that writes: its commit holds one lock for the whole server until it is durable. By itself it has nothing
@@ -26,7 +26,7 @@ from jobs.own_session import own_session
 COALESCE_SECONDS = 0.005
 #: Raised by sending and hearing when the server is away.
 FAILURES = (RedisError, psycopg.Error, Error, OSError)
-#: Postgres gives up a listener that reads nothing for so long: messages for it would fill the server's queue.
+#: Postgres drops a listener that reads nothing for so long: messages for it would fill the server's queue.
 UNREAD_SECONDS = 60
 
 #: The listeners: the beats, or requests that wait for pull work.
@@ -88,7 +88,7 @@ class PostgresChannel(NamedTuple):
         return _Notifier()
 
     def hear(self, closed: Event, *, quiet_seconds: float) -> Iterator[bool]:
-        """As of Redis, on a session of its own. A server that does not answer is noticed as connections notice it."""
+        """As ``RedisChannel.hear``, on its own session. The connection notices a server that does not answer."""
         with own_session(timeout_seconds=quiet_seconds) as session:
             session.execute("SELECT set_config('tcp_user_timeout', %s, false)", [str(UNREAD_SECONDS * 1000)])
             session.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.name)))
@@ -114,8 +114,9 @@ def our_channel(kind: Kind = "wake") -> Channel | None:
     sentinel.
 
     Processes of one deployment agree on the database's name and, as they share a broker, on Redis' database. Channels
-    span Redis' databases, so its number is in the name too: two deployments on one server do not meet. A pooler may
-    call the database otherwise than Postgres does (``CALLED``). Postgres' channels are each database's own.
+    span Redis' databases, so the name also has the number of Redis' database: two deployments on one server do not
+    meet. A pooler may have another name for the database than Postgres (``CALLED``). Postgres' channels are each
+    database's own.
     """
     url: str = settings.REDIS_URL
     if not url:

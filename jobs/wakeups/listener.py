@@ -1,8 +1,8 @@
 """Hearing wake-ups: a thread that waits on its channel and signals over a socket the beat can ``select`` on.
 
-All that may block (resolving, connecting, TLS, a server that does not answer) blocks the thread alone: a beat whose
+Any step that may block (resolving, connecting, TLS, a server that does not answer) blocks only the thread: a beat whose
 Redis is dead turns as fast as ever. The thread connects again by itself, once a second. It signals after each connect
-too, for messages sent while it was away.
+too, because of messages sent while it was away.
 """
 
 import socket
@@ -32,7 +32,7 @@ class Listener:
         return self._reader.fileno()
 
     def listen(self) -> None:
-        """Begin to listen, in a thread of its own; without effect when it does already. Returns at once."""
+        """Begin to listen, in a thread of its own; no effect if it listens already. Returns at once."""
         if self._thread is None and (channel := our_channel(self._of)):
             self._thread = threading.Thread(target=self._run, args=(channel,), name="wake-ups", daemon=True)
             self._thread.start()

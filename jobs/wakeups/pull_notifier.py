@@ -40,7 +40,7 @@ class PullNotifier(Listener):
 
 @cache
 def the_pull_notifier() -> PullNotifier:
-    """This process's."""
+    """This process's notifier."""
     return PullNotifier()
 
 

@@ -15,16 +15,16 @@ from jobs.wakeups.channel import COALESCE_SECONDS, FAILURES, Channel, Publisher,
 
 #: No step of sending (connecting, publishing) takes longer; Redis answers within a millisecond or is in trouble.
 TIMEOUT_SECONDS = 0.1
-#: After a failure nothing is sent for this long, and for so many times as long as the failure itself took: however
-#: a Redis that is away makes callers wait, it has at most a twentieth of their time.
+#: After a failure nothing is sent for this long, or for so many times the failure's own time if that is longer. However
+#: a Redis that is away makes callers wait, it takes at most a twentieth of their time.
 PAUSE_SECONDS, PAUSE_FACTOR = 1.0, 20
 
 
 def wake_beats(*, due_in: timedelta = timedelta()) -> None:
-    """Once the transaction at hand is committed (now, outside one), wake the beats for work that is due in ``due_in``.
+    """Wake the beats for work that is due in ``due_in``, once the present transaction is committed (outside one, now).
 
-    Nothing is sent when the beats look by themselves before that, nor when the transaction is rolled back. Never
-    raises; may be repeated, and as often as you like: a burst is few messages.
+    Nothing is sent if the beats look by themselves before that, or if the transaction is rolled back. Never raises. May
+    be repeated, as often as you like: a burst is few messages.
     """
     if due_in >= timedelta(milliseconds=engine_settings().max_sleep_ms):
         return
@@ -39,7 +39,7 @@ def wake_beats(*, due_in: timedelta = timedelta()) -> None:
 
 
 def wake_pull_workers() -> None:
-    """Tell who waits for pull work that some was queued. Called by dispatch after its commit; never raises."""
+    """Tell requests that wait for pull work that some was queued. Dispatch calls it after its commit. Never raises."""
     channel = our_channel("pull")
     if channel is not None:
         _sender(channel).send()
@@ -62,7 +62,7 @@ class Sender:
         self.counts: Counter[str] = Counter()
 
     def send(self) -> None:
-        """Publish, unless one was published just before. What is to be found was committed before this call.
+        """Publish, unless one was published just before. The work to find was committed before this call.
 
         While one thread publishes, the others leave it to that one to publish once more.
         """
@@ -79,8 +79,8 @@ class Sender:
 
     def _publish(self) -> None:
         began = time.monotonic()
-        # Counted from before the message leaves: a sender that keeps silent now has committed before it can arrive and
-        # COALESCE_SECONDS pass.
+        # Counted from before the message leaves: a sender that keeps silent now has committed before the message can
+        # arrive and COALESCE_SECONDS pass.
         self._silent_until = began + COALESCE_SECONDS
         try:
             self._client.publish(self._channel, b"")

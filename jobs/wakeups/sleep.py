@@ -19,9 +19,9 @@ class Sleep:
     """Call it after each turn with the seconds to sleep; it returns when the next turn should begin.
 
     ``signals`` becomes readable when the process gets a signal; its bytes are left to the caller. However many wake-ups
-    arrive, they cause no more than one turn in ``COALESCE_SECONDS``; and after each, a turn begins that long after
-    it at the earliest, as its sender counts on. One that comes after a silence causes a turn at once, too: a step of a
-    workflow does not wait. In a stream of them that would only make turns smaller.
+    arrive, they cause at most one turn in ``COALESCE_SECONDS``. After each wake-up, a turn begins that long after it at
+    the earliest, as its sender counts on. A wake-up after a silence also causes a turn at once: a step of a workflow
+    does not wait. In a stream of wake-ups that would only make turns smaller.
     """
 
     def __init__(self, *, signals: int, listener: Listener) -> None:
@@ -42,7 +42,7 @@ class Sleep:
         )
         if self._listener in ended_by and self._listener.heard():
             now = time.monotonic()
-            # One that came during the turn is of a stream.
+            # A wake-up that came during the turn belongs to a stream.
             is_first = now >= max(
                 self._look_at, self._turn_began_at + COALESCE_SECONDS, asleep_since + SILENCE_SECONDS
             )

@@ -1,1 +1,1 @@
-"""Django's Postgres, whose errors tell no values (``ENGINE = "scheduler_project.database"``)."""
+"""Django's Postgres backend, with errors that show no values (``ENGINE = "scheduler_project.database"``)."""

@@ -1,14 +1,14 @@
-"""What ours has beside Django's: errors without rows and values, and waits that are bounded through any pooler.
+"""The additions to Django's backend: errors without rows and values, and waits that are bounded through any pooler.
 
 **Errors.** "DETAIL:  Failing row contains (…)" holds payloads, "LINE 1: …" the statement with its values, "CONTEXT" a
 document. An error's text goes to the log, to Celery's results and events (so to Flower) and to attempts; payloads may
-hold credentials. So the text is cut where an error comes in, once for all of these. Nothing is lost to a program: what
-was cut is in ``error.__cause__.diag`` as before.
+hold credentials. So the text is cut where an error comes in, once for all of these. A program loses nothing: the part
+that was cut is in ``error.__cause__.diag`` as before.
 
-**Waits.** What bounds them are parameters of the session. Behind a pooler that gives sessions out by transaction (told
-by ``DISABLE_SERVER_SIDE_CURSORS``, as Django would have it) the session's next owner would find them, and the next
-transaction would not. There they are set until the transaction's end, in the message that holds its first statement: so
-they cost no round trip, and nothing outlives the transaction (ADR 31).
+**Waits.** Parameters of the session bound them. Behind a pooler that gives sessions out by transaction (Django's
+``DISABLE_SERVER_SIDE_CURSORS`` says so) the session's next owner would find these parameters, and the next transaction
+would not. There they are set until the transaction's end, in the message that holds its first statement. So they cost
+no round trip, and nothing outlives the transaction (ADR 31).
 """
 
 import re
@@ -26,12 +26,13 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL
 
 _QUOTED = re.compile('".*"', re.DOTALL)
-#: The class of SQLSTATE for values that a type refuses; their first line quotes the value. Others quote names alone.
+#: The class of SQLSTATE for values that a type refuses; the first line of such an error quotes the value. Other errors
+#: quote only names.
 _DATA_EXCEPTION = "22"
 
 
 def words_of(error: psycopg.Error) -> tuple[object, ...]:
-    """The arguments of ``error`` without values; as they are where it is not the server that said it."""
+    """The arguments of ``error`` without values. They stay as they are where the error is not from the server."""
     said = error.diag.message_primary
     if not said:
         return error.args
@@ -39,7 +40,7 @@ def words_of(error: psycopg.Error) -> tuple[object, ...]:
 
 
 class Discreet(DatabaseErrorWrapper):
-    """Django's, which copies the arguments of psycopg's error into its own."""
+    """Cuts the arguments of psycopg's error before Django's wrapper copies them into its own error."""
 
     def __exit__(
         self,
@@ -53,7 +54,7 @@ class Discreet(DatabaseErrorWrapper):
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    #: What the first statement of each transaction is preceded by.
+    #: The text that goes before the first statement of each transaction.
     _opening = ""
 
     @property
@@ -85,16 +86,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
         many: bool,
         context: dict[str, Any],
     ) -> Any:
-        """Execute a statement; with what bounds it before it, in one message, where it begins a transaction."""
+        """Execute a statement. If it begins a transaction, the bounds of its waits go before it in the same message."""
         if self.connection.pgconn.transaction_status != TransactionStatus.IDLE:
             return execute(statement, parameters, many, context)
-        if many:  # a message each, or a pipeline that takes one statement a message
+        if many:  # one message for each, or a pipeline that takes one statement per message
             with atomic(self.alias), self.cursor() as cursor:
-                cursor.execute("SELECT")  # opens it
+                cursor.execute("SELECT")  # opens the transaction
                 return execute(statement, parameters, many, context)
         opened = self._opening + statement if isinstance(statement, str) else SQL(self._opening) + statement
         answer = execute(opened, parameters, many, context)
-        # The caller is to find the statement's own result.
+        # The caller must find the statement's own result.
         while context["cursor"].nextset():
             pass
         return answer
@@ -103,8 +104,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
         return False if self.by_transaction else super()._configure_timezone(connection)  # type: ignore[misc]
 
     def is_usable(self) -> bool:
-        """Whether the connection still stands. The server is asked only where it has said something unasked, as it
-        does when it ends a connection: the first statement of a request need not wait for another.
+        """Whether the connection still works. The server is asked only if it has sent something unasked, as it does
+        when it ends a connection. So the first statement of a request need not wait for another one.
         """
         if self.connection.closed:
             return False

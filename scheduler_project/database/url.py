@@ -1,4 +1,4 @@
-"""A Postgres URL as Django's ``DATABASES`` has it."""
+"""Turns a Postgres URL into an entry of Django's ``DATABASES``."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ _BOUNDED = {
 
 
 def django_database(url: str, *, called: str = "", **bounds: int) -> dict[str, Any]:
-    """The entry for ``url``. ``called``: what Postgres calls the database, where a pooler may have another name for it.
-    ``bounds``: parameters of the connection in place of the usual ones; those of the URL go before all.
+    """The entry for ``url``. ``called``: the name that Postgres has for the database; a pooler may have another one.
+    ``bounds``: parameters of the connection in place of the usual ones. Parameters of the URL override both.
 
     Waits for the server are bounded by ``scheduler_project.sessions``.
     """

@@ -20,7 +20,7 @@ ADMIN = "admin"
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The keys by which the demo acts for its tenants (by slug), and its user's login."""
+    """The keys by which the demo acts for its tenants (by slug), and the login of its user."""
 
     api_keys: dict[str, str]
     webhook_secrets: dict[str, str]
@@ -28,7 +28,7 @@ class Access:
 
 
 def prepare_access() -> Access:
-    """Make what is missing and renew the secrets. Writes to the database, so call it outside the event loop."""
+    """Make the missing tenants and renew the secrets. Writes to the database, so call it outside the event loop."""
     try:
         tenants = [_tenant(slug, name) for slug, name in TENANTS.items()]
         return Access(

@@ -1,6 +1,6 @@
 """The demo's use of the REST API (DESIGN §10), as a service of one tenant would use it.
 
-Every failure, a refusal as well as an API that is away, becomes an ``ApiError`` that says what was asked and answered.
+Every failure, a refusal as well as an API that is away, becomes an ``ApiError`` that names the request and the answer.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -17,7 +17,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 class ApiError(DemoError):
-    """The API did not do what was asked."""
+    """The API did not carry out the request."""
 
 
 class ApiClient(AbstractAsyncContextManager["ApiClient"]):

@@ -1,8 +1,9 @@
-"""The demo's target: an HTTP server on loopback that answers as the scenario says and writes down what came.
+"""The demo's target: an HTTP server on loopback that answers as the scenario says and records the requests.
 
-Its log is the only witness of the verdict. Every request is kept in memory and, one JSON object a line, in a file,
-with the time of its arrival, before it is answered. A request whose Standard Webhooks signature does not verify is
-logged as unsigned and refused with 401. One event loop serves all, so a firing's requests are numbered without a lock.
+Its log is the only evidence for the verdict. Before a request is answered, it is kept in memory with the time of its
+arrival, and in a file, one JSON object a line. A request whose Standard Webhooks signature does not verify is
+logged as unsigned and refused with 401. One event loop serves all requests, so a firing's requests are numbered without
+a lock.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from scheduler_project.demo.scenario import SampleJob
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """One request as it arrived; ``status`` is how it was answered."""
+    """One request as it arrived; ``status`` is the status of its answer."""
 
     path: str
     job_id: str
@@ -48,7 +49,7 @@ class Arrival:
 
 
 class Receiver(AbstractAsyncContextManager["Receiver"]):
-    """Serves for the length of an ``async with`` the jobs it was told to ``expect``; ``deliveries`` grows meanwhile.
+    """Serves the jobs it was told to ``expect``, for the length of an ``async with``; ``deliveries`` grows meanwhile.
 
     ``secrets`` maps a tenant's slug to its signing secret; a tenant that is not in it (yet) has no valid signature.
     """

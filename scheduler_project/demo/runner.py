@@ -1,11 +1,11 @@
 """The demo from start to exit code.
 
-Up: receiver, ``manage.py up``, tenants, jobs. Then it plays until it is interrupted or its time is over; in the latter
-case every firing up to a few seconds ago is judged, and the ledger audited. Down, in every case and in this order: jobs
-deleted (the next demo's receiver has another port), ``up`` drained, receiver closed.
+Up: receiver, ``manage.py up``, tenants, jobs. Then it plays until it is interrupted or its time is over. If its time is
+over, every firing up to a few seconds ago is judged, and the ledger is audited. Down, in every case and in this order:
+jobs are deleted (the next demo's receiver has another port), ``up`` is drained, the receiver is closed.
 
-The first SIGINT, SIGTERM or SIGHUP ends the play and lets the way down run; a further one hastens ``up``. Exit codes:
-0 for a good verdict and for an interrupted demo that had no end of its own, 1 for a bad verdict or a failure,
+The first SIGINT, SIGTERM or SIGHUP ends the play and lets the way down run; a further signal hastens ``up``. Exit
+codes: 0 for a good verdict, and for an interrupted demo that had no end of its own; 1 for a bad verdict or a failure;
 128 + the signal when a verdict was asked for and there is none.
 """
 
@@ -38,7 +38,7 @@ Clients = dict[str, ApiClient]
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the command line asks for. ``lasts`` None: until interrupted. ``port`` is the web's, if it is free."""
+    """The options of the command line. ``lasts`` None: until interrupted. ``port`` is the web's, if it is free."""
 
     data_dir: Path
     port: int
@@ -75,14 +75,14 @@ class Demo:
         return 0 if verdict.passed else 1
 
     def _heed(self, number: signal.Signals, play: asyncio.Task[DemoVerdict]) -> None:
-        """End the play; on the way down, which must not be cut short, only hasten it."""
+        """End the play. The way down must not be cut short; during it a signal only hastens it."""
         if self._going_down:
             self._system.hasten()
             return
         self._going_down = True
         self._interrupted_by = number
         play.cancel()
-        self.console.print("Stopping everything; a second signal hastens it.")
+        self.console.print("Stopping everything; a second signal stops faster.")
 
     async def _play(self) -> DemoVerdict:
         async with AsyncExitStack() as stage:
@@ -94,7 +94,7 @@ class Demo:
         return verdict
 
     async def _play_on(self, stage: AsyncExitStack) -> DemoVerdict:
-        """Play until the time is over; what was set up is left on ``stage``, to be taken down from there."""
+        """Play until the time is over. Everything that was set up is left on ``stage``, which takes it down."""
         await stage.enter_async_context(self._receiver)
         self.console.print(f"Starting Carillon in {self.options.data_dir}", highlight=False, markup=False)
         await stage.enter_async_context(self._system)
@@ -110,7 +110,7 @@ class Demo:
 
     @asynccontextmanager
     async def _jobs_created(self, clients: Clients) -> AsyncIterator[list[CreatedJob]]:
-        """The sample jobs, created over the API; what an earlier demo left goes first, and these go at the end."""
+        """The sample jobs, created over the API. Jobs that an earlier demo left are deleted first, these at the end."""
         await _delete_jobs(clients)
         try:
             await self._warm_up(clients)
@@ -164,7 +164,7 @@ class Demo:
         timeout = self.options.lasts.total_seconds() if self.options.lasts else None
         try:
             done, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:  # they end by a failure only
+            for task in done:  # the tasks end only by a failure
                 task.result()
         finally:
             for task in tasks:
@@ -205,7 +205,7 @@ async def _delete_jobs(clients: Clients) -> None:
 
 
 async def _announce(board: Board, clients: Clients) -> None:
-    """Keep ``board.upcoming`` fresh. While the API is away, what it said last stays."""
+    """Keep ``board.upcoming`` fresh. While the API is away, its last answers stay."""
     while True:
         for job in board.jobs:
             try:

@@ -1,7 +1,7 @@
-"""The demo's schedules, and the firings they promise: pure, so that the verdict owes nothing to the engine.
+"""The demo's schedules, and the firings that they promise: pure, so that the verdict does not depend on the engine.
 
-Expected firings follow from what the API acknowledged (``created_at``) and from the schedule that was asked for.
-Intervals and single instants are counted here by plain arithmetic; cron alone borrows ``jobs.core.schedule``.
+Expected firings follow from the instant that the API acknowledged (``created_at``) and from the requested schedule.
+Intervals and single instants are counted here by plain arithmetic; only cron uses ``jobs.core.schedule``.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class SampleJob:
 
     @property
     def path(self) -> str:
-        """Where on the receiver its webhooks go."""
+        """The path on the receiver that its webhooks go to."""
         return f"/{self.tenant}/{self.name}"
 
     def document(self, *, receiver_url: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class SampleJob:
 
 @dataclass(frozen=True, kw_only=True)
 class CreatedJob:
-    """A sample job the API has acknowledged."""
+    """A sample job that the API has acknowledged."""
 
     sample: SampleJob
     id: str
@@ -90,7 +90,7 @@ class CreatedJob:
         return cls(sample=sample, id=answer["id"], created_at=datetime.fromisoformat(answer["created_at"]))
 
 
-#: Fired and awaited before the demo begins: whether beat and workers are ready shows only from end to end.
+#: Fired and awaited before the demo begins: only a firing from end to end shows that beat and workers are ready.
 WARM_UP = SampleJob(tenant="acme", name="warm-up", schedule={"type": "immediate"}, says="immediate")
 
 

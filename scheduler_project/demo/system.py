@@ -1,9 +1,9 @@
 """Carillon itself, as the demo runs it: ``manage.py up`` in a data directory of its own, as a child process.
 
-The demo must behave alike on every machine and must not touch a user's data: ``own_environment`` drops every setting of
-Carillon's from the environment, so the servers are always the embedded ones of the demo's directory. The child leads
-its own session and is stopped by us, in order; if we are killed, the kernel tells it to stop. Its output goes to
-``log/up.log``, and the end of that is quoted when it cannot start.
+The demo must behave alike on every machine and must not touch a user's data. So ``own_environment`` drops every setting
+of Carillon from the environment, and the servers are always the embedded ones of the demo's directory. The child leads
+its own session, and the demo stops it in order; if the demo is killed, the kernel tells the child to stop. The child's
+output goes to ``log/up.log``. The end of that file is quoted when the child cannot start.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def own_environment(environment: Mapping[str, str], *, data_dir: Path) -> dict[s
         "CARILLON_DATA_DIR": str(data_dir.expanduser().resolve()),
         # Only the demo's own workers may call loopback: the receiver lives there.
         "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8,::1/128",
-        # So that the page can be tried.
+        # So that users can try the page.
         "CARILLON_SECOND_FACTOR": "optional",
     }
 
@@ -108,7 +108,7 @@ class System(AbstractAsyncContextManager["System"]):
         raise DemoError(f"`manage.py up` ended with {code}:\n{self._log_end()}")
 
     async def audit(self) -> tuple[int, str]:
-        """Hold the ledger against the schedules: exit code of ``manage.py audit_firings``, and what it said."""
+        """Compare the ledger with the schedules: exit code and output of ``manage.py audit_firings``."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "manage.py", "audit_firings"),
             cwd=PROJECT_DIR,
@@ -146,7 +146,7 @@ class System(AbstractAsyncContextManager["System"]):
             state = json.loads((self.data_dir / "run" / "processes.json").read_text())
         except FileNotFoundError:
             return False
-        if state["up"] != process.pid:  # left behind by one that was killed
+        if state["up"] != process.pid:  # left behind by an ``up`` that was killed
             return False
         self.urls = state["urls"]
         try:
@@ -165,7 +165,7 @@ class System(AbstractAsyncContextManager["System"]):
             _signal(process, signal.SIGKILL)
             await process.wait()
         if process.returncode and process.returncode < 0:
-            # Killed, by us or another: the kernel ends its children, but its servers wait for the next `up`.
+            # Killed, by the demo or by another process: the kernel ends its children; its servers wait for a next `up`.
             await asyncio.to_thread(_stop_servers, self.data_dir)
 
     def _log_end(self) -> str:
@@ -174,7 +174,7 @@ class System(AbstractAsyncContextManager["System"]):
 
 
 def free_or_any(port: int) -> int:
-    """``port`` when it can be bound on loopback, else 0: any free one."""
+    """``port`` when it can be bound on loopback, else 0: any free port."""
     try:
         with socket.create_server(("127.0.0.1", port)):
             return port
@@ -193,9 +193,9 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
 
 
 def enter_own_environment(*, data_dir: Path) -> None:
-    """Start this very command again in the demo's environment, unless it is there already; keeps the pid.
+    """Start this command again in the demo's environment, unless that is set already; keeps the pid.
 
-    Django has read its settings by the time a command runs, so changing them means starting over.
+    Django has read its settings by the time a command runs, so a change of settings needs a new start.
     """
     wanted = own_environment(os.environ, data_dir=data_dir)
     if wanted != dict(os.environ):

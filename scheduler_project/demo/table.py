@@ -1,6 +1,6 @@
 """The demo's output: the live table, a plain line where there is no terminal, and the verdict. Pure.
 
-Everything is drawn from the receiver's log each time; only the next firings are asked of the API.
+Everything is drawn from the receiver's log each time; only the next firings come from the API.
 """
 
 from collections import defaultdict
@@ -26,9 +26,9 @@ MARKS = {200: ("●", "green"), 503: ("↻", "yellow"), 400: ("✗", "red")}
 
 @dataclass(kw_only=True)
 class Board:
-    """What is known while the demo plays. ``deliveries`` is the receiver's own list and grows by itself.
+    """The data to show while the demo plays. ``deliveries`` is the receiver's own list and grows by itself.
 
-    ``upcoming`` holds, by job id, instants the API has announced. ``lasts`` None: until it is stopped.
+    ``upcoming`` holds, by job id, instants that the API has announced. ``lasts`` None: until it is stopped.
     """
 
     jobs: Sequence[CreatedJob]
@@ -64,7 +64,7 @@ def plain_line(board: Board, *, now: datetime) -> str:
 
 
 def verdict_table(verdict: DemoVerdict) -> RenderableType:
-    """The figures of each job, and below them what is wrong."""
+    """The figures of each job, and below them the faults."""
     table = Table(**LAYOUT, title="Verdict by the receiver's log (lag: p50/max)", title_justify="left")
     table.add_column("job", no_wrap=True)
     for name in ("expected", "delivered", "lost", "doubled", "late", "retries", "lag ms"):

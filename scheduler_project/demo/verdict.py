@@ -1,11 +1,11 @@
-"""Judge a demo: every firing the scenario promised against the receiver's log. Pure.
+"""Judge a demo: compare every firing that the scenario promised with the receiver's log. Pure.
 
-A firing is *delivered* when its last request got the receiver's final answer, *lost* otherwise; *late* when its first
-request came more than ``LATEST_ARRIVAL`` after the nominal instant; *doubled* when a request came after the final
-answer, an attempt number came twice, or it bore two idempotency keys. Retries are none of these. Requests for
+A firing is *delivered* when its last request got the receiver's final answer, *lost* otherwise. It is *late* when its
+first request came more than ``LATEST_ARRIVAL`` after the nominal instant. It is *doubled* when a request came after the
+final answer, an attempt number came twice, or it had two idempotency keys. Retries are none of these. Requests for
 instants that were not promised, or before their time, are *phantoms*. A refused firing must be among the dead
-letters. A demo that delivered nothing at all has shown nothing, and fails. So does one whose ledger differs from its
-schedules.
+letters. A demo that delivered nothing has shown nothing, and fails. A demo whose ledger differs from its schedules
+fails, too.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ from scheduler_project.demo.receiver import Arrival
 from scheduler_project.demo.scenario import CreatedJob, Reception, expected_firings
 
 LATEST_ARRIVAL = timedelta(seconds=2)
-#: Firings younger than this are not judged yet: one that is on time may still have its retries ahead.
+#: Firings younger than this are not judged yet: a firing that is on time may still have its retries ahead.
 GRACE = timedelta(seconds=3)
 
 
@@ -41,7 +41,7 @@ class JobVerdict:
 
     @property
     def faults(self) -> dict[str, int]:
-        """The faults and how often each occurred; empty without any."""
+        """The faults and how often each occurred; empty if there are none."""
         counts = {
             "lost": self.lost,
             "doubled": self.doubled,
@@ -102,7 +102,7 @@ def judge(
     """Judge every firing of ``jobs`` up to ``horizon``.
 
     ``deliveries`` are in the order of arrival; ``dead_letters`` holds, by job id, the instants of its dead triggers.
-    Deliveries of other jobs, of firings after the horizon, and those run by hand are left aside.
+    Deliveries of other jobs, of firings after the horizon, and of runs by hand are ignored.
     """
     by_job: dict[str, list[Arrival]] = defaultdict(list)
     for delivery in deliveries:

@@ -1,8 +1,8 @@
-"""The account that runs Postgres, and where from: Postgres refuses root, so root hands it to a system user.
+"""The account that runs Postgres, and the directory of its programs. Postgres refuses root, so root uses a system user.
 
 That user must run the wheel's programs and write its data directory even when the checkout, the virtualenv
-and the data directory all sit below ``/root`` (0700). The wheel's own answer is to open every directory
-above them to all users, ``/root`` included. Ours touches no permission outside what we made:
+and the data directory are all below ``/root`` (0700). The wheel's own solution opens every directory
+above them to all users, ``/root`` included. This one changes permissions only of files that it made itself:
 
 - the data is never reached by its path: the child is started *inside* it and told ``-D /proc/self/cwd``;
 - the programs, when out of the user's reach, are copied once to ``/var/cache/carillon``.
@@ -36,15 +36,15 @@ class Account:
     gid: int | None = None
 
     def popen_arguments(self) -> dict[str, Any]:
-        """What ``subprocess.Popen`` needs to start a child under this account."""
+        """The arguments with which ``subprocess.Popen`` starts a child under this account."""
         return {} if self.uid is None else {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def data_dir_argument(self, directory: Path) -> str:
-        """How a child started with ``directory`` as its working directory names it to Postgres."""
+        """The name of ``directory`` for Postgres, in a child whose working directory it is."""
         return str(directory) if self.uid is None else "/proc/self/cwd"
 
     def own(self, directory: Path) -> None:
-        """Make ``directory``, which must be new, the account's private one."""
+        """Make ``directory``, which must not exist yet, private to the account."""
         directory.mkdir(mode=0o700)
         if self.uid is not None and self.gid is not None:
             os.chown(directory, self.uid, self.gid)
@@ -53,7 +53,7 @@ class Account:
 def postgres_account(directory: Path) -> Account:
     """The account for the Postgres data in ``directory``: its owner when it exists, else the system user.
 
-    Raises ``EmbeddedError`` when we are root on a system without ``/proc``.
+    Raises ``EmbeddedError`` when this process is root on a system without ``/proc``.
     """
     if os.geteuid() != 0:
         return Account()
@@ -85,7 +85,7 @@ def postgres_programs(account: Account) -> Path:
 
 
 def _system_user() -> pwd.struct_passwd:
-    """``pgserver``, made on first use; ``nobody`` where none can be made (a read-only or minimal system)."""
+    """``pgserver``, made on first use; ``nobody`` where it cannot be made (a read-only or minimal system)."""
     try:
         return pwd.getpwnam(SYSTEM_USER)
     except KeyError:
@@ -123,5 +123,5 @@ def _copy_programs(package: Path, cached: Path) -> None:
         try:
             draft.rename(cached)
         except OSError:
-            if not cached.exists():  # else another start was first, and its copy is as good
+            if not cached.exists():  # else another start was first, and its copy serves as well
                 raise

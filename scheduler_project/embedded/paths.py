@@ -1,17 +1,17 @@
 """Where the embedded servers live: a pure function of the data directory, so no state file can go stale.
 
 The data directory is private to its owner (0700). Each server keeps its socket inside its own directory
-there, which is what keeps other local users out::
+there, so other local users cannot reach it::
 
     lock              held by the process that owns the servers
     secret-key        made once; also flower-password
     postgres/         PGDATA and Postgres' socket
     redis/            append-only file and Redis' socket
-    log/              what the servers print
+    log/              the output of the servers
     run/              processes.json of ``manage.py up``
 
 The kernel limits a socket's path to about 100 bytes. A data directory too deep for that is reached through
-a symbolic link under ``/tmp`` (``reach_sockets``), whose name is again a function of the directory.
+a symbolic link under ``/tmp`` (``reach_sockets``). The name of the link is also a function of the directory.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ def ensure_data_dir(data_dir: Path) -> Path:
 
 
 def reach_sockets(data_dir: Path) -> Path | None:
-    """Make, and return, the link to a ``data_dir`` too deep for its sockets' paths; may be repeated.
+    """Make and return the link to a ``data_dir`` that is too deep for its sockets' paths; may be repeated.
 
     None when no link is needed.
 
@@ -97,7 +97,7 @@ def reach_sockets(data_dir: Path) -> Path | None:
     try:
         base.symlink_to(resolved)
     except FileExistsError:
-        # Only root and its owner can replace a link in a sticky directory: one that is ours stays right.
+        # In a sticky directory only root and the owner can replace a link: a link of ours stays right.
         if base.lstat().st_uid != os.geteuid() or not base.is_symlink() or base.readlink() != resolved:
             raise PermissionError(
                 f"{base} is not our link to {resolved}: remove it or use a shorter path"

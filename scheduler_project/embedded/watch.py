@@ -1,7 +1,7 @@
-"""Keeps embedded servers alive while their clients run: one that dies is started again, as any other child is.
+"""Keeps embedded servers alive while their clients run: a server that dies is started again, like any other child.
 
-Threads watch, because a start waits for crash recovery while the clients' output must go on. Clients are left alone:
-they wait and connect again by themselves. Events are reported through a socket, for the owner's loop.
+Threads watch the servers, because a start waits for crash recovery while the clients' output must go on. Clients are
+left alone: they wait and connect again by themselves. Events are reported through a socket, for the owner's loop.
 """
 
 import socket
@@ -40,7 +40,7 @@ class ServerWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Start nothing more; afterwards the servers may be stopped."""
+        """Start no server any more; afterwards the servers may be stopped."""
         self._ending.set()
         for thread in self._threads:
             thread.join()
@@ -51,7 +51,7 @@ class ServerWatch:
         return self._receiver.fileno()
 
     def news(self) -> list[str]:
-        """Events since the last call, a line each."""
+        """Events since the last call, one line each."""
         try:
             return self._receiver.recv(65_536).decode().splitlines()
         except BlockingIOError:

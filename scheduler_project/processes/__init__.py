@@ -1,1 +1,1 @@
-"""The processes of ``manage.py up``: a supervisor, and the children that Carillon consists of."""
+"""The processes of ``manage.py up``: a supervisor and its children, which together are Carillon."""

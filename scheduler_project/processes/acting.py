@@ -1,4 +1,4 @@
-"""The actor for the audit trail: the operator of a page, the key of an API call, or the user who runs a command."""
+"""The actor for the audit trail: the operator of a page, the key of an API call, or the user that runs a command."""
 
 import getpass
 import os
@@ -17,7 +17,7 @@ NOBODY = Actor(ActorKind.OPERATOR, "not signed in")
 def actor_middleware(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """The operator is the actor of a request's writes. Views of the API say more: their callers have keys."""
+    """The operator is the actor of a request's writes. Views of the API name the actor themselves: the caller's key."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         with acting_as(operator(request)):
@@ -34,7 +34,7 @@ def operator(request: HttpRequest) -> Actor:
 
 
 def act_as_command(argv: Sequence[str]) -> None:
-    """From now on this command, and the user of the process, is the actor. Options are not told."""
+    """From now on this command, with the user of the process, is the actor. Options are not recorded."""
     subcommand = argv[1] if len(argv) > 1 and not argv[1].startswith("-") else ""
     act_for_process(Actor(ActorKind.COMMAND, f"manage.py {subcommand} by {_user()}"[:200]))
 
@@ -42,5 +42,5 @@ def act_as_command(argv: Sequence[str]) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user need have no name
+    except (KeyError, OSError):  # a container's user may have no name
         return f"uid {os.getuid()}"

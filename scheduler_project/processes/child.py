@@ -1,8 +1,8 @@
 """One supervised child: how it is started, when it is started again, how it is stopped.
 
-A child leads a session of its own, so a signal reaches it, and everything it forked, only through us. When
-it ends, by whatever cause, what is left of its process group is killed before its pid can be given to a
-stranger. When we are killed, the kernel kills it.
+A child leads a session of its own, so a signal reaches it, and everything that it forked, only through its supervisor.
+When the child ends, for any cause, the rest of its process group is killed before its pid can be given to another
+process. When the supervisor is killed, the kernel kills the child.
 """
 
 import os
@@ -28,10 +28,10 @@ READ_BYTES = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSpec:
-    """A process to keep alive. ``order`` says who is stopped first (lowest); equals stop together.
+    """A process to keep alive. The lowest ``order`` is stopped first; processes of equal order stop together.
 
-    ``stop_signal`` asks it to finish; after ``stop_timeout`` ``force_signal`` asks it to give up, and
-    ``FORCED_TIMEOUT`` later its whole group is killed. ``env`` is added to ours.
+    ``stop_signal`` asks it to finish. After ``stop_timeout``, ``force_signal`` asks it to give up, and
+    ``FORCED_TIMEOUT`` later its whole group is killed. ``env`` is added to the supervisor's environment.
     """
 
     name: str
@@ -54,7 +54,7 @@ class StopStage(IntEnum):
 
 
 class Child:
-    """The present life of a ``ProcessSpec``, and what earlier ones say about the next. Times are monotonic."""
+    """The present process of a ``ProcessSpec``, and the back-off that earlier ones led to. Times are monotonic."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
@@ -62,7 +62,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.output: IO[bytes] | None = None
         self.starts = 0
-        self.start_at = 0.0  # when to start next; meaningful while no process is there
+        self.start_at = 0.0  # when to start next; only valid while there is no process
         self.stage_ends_at = float("inf")
         self._started_at = 0.0
         self._backoff = FIRST_BACKOFF
@@ -86,7 +86,7 @@ class Child:
         os.set_blocking(self.output.fileno(), False)
 
     def read(self) -> bytes | None:
-        """Its output since the last call; empty when its output is closed, None when there is nothing for now."""
+        """Its output since the last call; empty when its output is closed, None when there is no output for now."""
         try:
             return os.read(self.output.fileno(), READ_BYTES) if self.output else b""
         except BlockingIOError:
@@ -98,7 +98,7 @@ class Child:
             return None
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        # Not reaped yet, so the number of its group is still its own.
+        # The child is not reaped yet, so the number of its group is still its own.
         self._signal_group(signal.SIGKILL)
         code = self.process.wait()
         self.process = None
@@ -112,7 +112,7 @@ class Child:
             self.process = None
 
     def schedule_restart(self) -> timedelta:
-        """Decide when to start again and return the delay: doubled each time, forgotten after a good life."""
+        """Decide when to start again and return the delay. It doubles each time, and is reset after a long life."""
         now = time.monotonic()
         if now - self._started_at >= LIFE_THAT_RESETS_BACKOFF.total_seconds():
             self._backoff = FIRST_BACKOFF
@@ -122,14 +122,14 @@ class Child:
         return delay
 
     def press(self, *, hasten: bool = False) -> None:
-        """Ask it to stop, one stage more firmly than before; ``hasten`` shortens the wait for an answer."""
+        """Ask it to stop, one stage more firmly than before; ``hasten`` shortens the wait for its end."""
         self.stage = StopStage(min(self.stage + 1, StopStage.KILLED))
         patience = self.spec.stop_timeout if self.stage is StopStage.ASKED and not hasten else FORCED_TIMEOUT
         self.stage_ends_at = time.monotonic() + patience.total_seconds()
         if self.process is None:
             return
         if self.stage is StopStage.ASKED:
-            os.kill(self.process.pid, self.spec.stop_signal)  # Popen's own would reap it first
+            os.kill(self.process.pid, self.spec.stop_signal)  # Popen's own method would reap it first
         elif self.stage is StopStage.FORCED and self.spec.force_signal is not signal.SIGKILL:
             os.kill(self.process.pid, self.spec.force_signal)
         else:
@@ -142,9 +142,9 @@ class Child:
 
 
 def _before_it_starts() -> Callable[[], None]:
-    """A ``preexec_fn`` for a child that dies with us and hears its signals.
+    """A ``preexec_fn`` for a child that dies with this process and heeds its signals.
 
-    A shell makes what it starts in the background ignore SIGINT and SIGQUIT, and children inherit that.
+    A shell makes processes that it starts in the background ignore SIGINT and SIGQUIT, and children inherit that.
     """
     die_with_us = die_with_parent(signal.SIGKILL)
 

@@ -1,6 +1,6 @@
-"""One terminal for many processes: whole lines, each behind the coloured name of who said it.
+"""One terminal for many processes: whole lines, each after the coloured name of its process.
 
-Bytes pass through untouched; at thousands of log lines a second anything cleverer would cost a core. A
+Bytes pass through unchanged; at thousands of log lines a second any further processing would cost a core. A
 terminal that has gone away is reported once, by ``lost``, and never raises.
 """
 
@@ -41,7 +41,7 @@ class Console:
             self._write(b"".join(prefix + line + b"\n" for line in lines))
 
     def finish(self, name: str) -> None:
-        """Print what ``name`` left unfinished."""
+        """Print the line that ``name`` left unfinished."""
         if name in self._unfinished:
             self.feed(name, b"\n")
 
@@ -56,7 +56,7 @@ class Console:
             self.stream.flush()
         except OSError:
             self.lost = True
-            # The buffer keeps what could not be written, and Python would fail on it once more at exit.
+            # The buffer keeps the bytes that could not be written, and Python would fail on them again at exit.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stream.fileno())
             os.close(nowhere)

@@ -1,4 +1,4 @@
-"""How long a thread has waited for a processor, as Linux tells: ``/proc/thread-self/schedstat``."""
+"""How long a thread has waited for a processor, as Linux reports it: ``/proc/thread-self/schedstat``."""
 
 import os
 import threading
@@ -7,10 +7,10 @@ _own = threading.local()
 
 
 def delayed() -> float:
-    """Seconds for which this thread was to run and no processor was free, since it began; 0 where no kernel says."""
+    """Seconds since its beginning that this thread waited for a free processor; 0 where the kernel does not say."""
     try:
         if not hasattr(_own, "statistics"):
-            # Kept open: to open it takes ten times as long as to read it.
+            # Kept open: opening it takes ten times as long as reading it.
             _own.statistics = open("/proc/thread-self/schedstat", "rb", buffering=0)  # noqa: SIM115
         _, nanoseconds, _ = os.pread(_own.statistics.fileno(), 128, 0).split()
     except OSError:

@@ -1,12 +1,12 @@
 """Keeps child processes alive in one terminal, and stops them in order.
 
-One thread, one loop, waiting on the children's output, on signals (through the wake-up socket, so that
-handlers do nothing) and on the next deadline. The first SIGINT, SIGTERM or SIGHUP drains: the lowest
-``order`` is stopped first, the next when it is gone. Every further signal makes each stop one stage firmer
-and ends the waiting for one another. A child that dies is started again with exponential back-off. However
-``run`` ends, no child outlives it.
+One thread with one loop waits for the children's output, for signals (through the wake-up socket, so that
+handlers do nothing) and for the next deadline. The first SIGINT, SIGTERM or SIGHUP drains: the lowest
+``order`` is stopped first, the next order when the first is gone. Every further signal makes each stop one stage
+firmer, and the orders no longer wait for one another. A child that dies is started again with exponential back-off. No
+child outlives ``run``, however it ends.
 
-honcho was considered and left out: it stops everything when one process dies, spends a second
+honcho was considered and rejected: it stops everything when one process dies, spends a second
 Python process on each child, and knows neither order nor back-off.
 """
 
@@ -33,8 +33,8 @@ MAX_WAIT_SECONDS = 60.0
 class Supervisor:
     """Runs ``specs`` until it is told to stop.
 
-    ``servers`` are kept alive beside them, and what happens to them is told. ``state_path`` always holds the present
-    ``{"processes": {name: pid}, …}`` as JSON, together with ``about``; it is replaced atomically at each change and
+    ``servers`` are kept alive beside them, and their events are printed. ``state_path`` always holds the present
+    ``{"processes": {name: pid}, …}`` as JSON, together with ``about``. It is replaced atomically at each change and
     removed at the end.
     """
 
@@ -56,7 +56,7 @@ class Supervisor:
         self._stop_requests = 0
 
     def run(self) -> None:
-        """Start everything, keep it alive, and return when all of it has stopped. Main thread only."""
+        """Start all processes, keep them alive, and return when all have stopped. Main thread only."""
         with ExitStack() as ending:
             ending.enter_context(self._signals_to_selector())
             self.state_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class Supervisor:
             self._drain()
 
     def _drain(self) -> None:
-        self._say("stopping; a second signal hastens it")
+        self._say("stopping; a second signal stops faster")
         for order in sorted({child.spec.order for child in self.children}):
             here = [child for child in self.children if child.spec.order == order]
             for child in here:
@@ -123,7 +123,7 @@ class Supervisor:
         return max(0.0, min([*deadlines, time.monotonic() + MAX_WAIT_SECONDS]) - time.monotonic())
 
     def _relay(self, child: Child) -> bool:
-        """Print what ``child`` wrote; False when there is nothing more for now."""
+        """Print the output of ``child``; False when there is no more for now."""
         data = child.read()
         if data:
             self.console.feed(child.spec.name, data)
@@ -177,12 +177,12 @@ class Supervisor:
 
     @contextmanager
     def _signals_to_selector(self) -> Iterator[None]:
-        """Turn signals into readable bytes; SIGCHLD among them, so that a death ends the wait at once."""
+        """Turn signals into readable bytes; also SIGCHLD, so that a child's death ends the wait at once."""
         receiver, sender = socket.socketpair()
         with receiver, sender:
             sender.setblocking(False)
             self._selector.register(receiver, selectors.EVENT_READ, receiver)
-            # A signal that is ignored stays so: that is how nohup asks not to be hung up on.
+            # A signal that is ignored stays ignored: nohup relies on that to survive a hang-up.
             heard = [n for n in (*STOP_SIGNALS, signal.SIGCHLD) if signal.getsignal(n) is not signal.SIG_IGN]
             handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
             wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)

@@ -1,9 +1,9 @@
 """``manage.py up``: the whole of Carillon in one terminal.
 
 Order of a start: servers, migrations, admin account, then web, beats, workers and Flower together. Order of a
-stop: web (nothing new comes in), beats (nothing new is dispatched, the lease is handed over), workers (what
-runs may finish), Flower, servers. A failure before the children run ends ``up`` with its reason; a failure after
-that is the child's, and is met by starting it again.
+stop: web (no new requests come in), beats (nothing new is dispatched, the lease is handed over), workers (running
+handlers may finish), Flower, servers. A failure before the children run ends ``up`` with its reason. A later failure is
+a child's; the child is then started again.
 """
 
 import io
@@ -32,7 +32,7 @@ from scheduler_project.processes.supervisor import SUPERVISOR, Supervisor
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
-# The web workers of an ``up`` that was killed notice it, and let go of the port, within a second or two.
+# The web workers of an ``up`` that was killed notice that, and release the port, within a second or two.
 PORT_PATIENCE = timedelta(seconds=4)
 
 
@@ -42,7 +42,7 @@ class UpError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """What the command line asks for. A port of 0 is any free one; ``flower_port`` None leaves Flower out."""
+    """The options of the command line. A port of 0 is any free one; ``flower_port`` None leaves Flower out."""
 
     data_dir: Path
     host: str = "127.0.0.1"
@@ -54,7 +54,7 @@ class UpOptions:
 
 
 def up(options: UpOptions) -> None:
-    """Run everything until SIGINT, SIGTERM or SIGHUP; return when nothing is left running.
+    """Run everything until SIGINT, SIGTERM or SIGHUP; return when all processes have ended.
 
     Raises ``UpError`` when it cannot start.
     """
@@ -126,7 +126,7 @@ def process_specs(
             order=2,
         )
     if "flower" in ports:
-        # By environment: arguments are everybody's to read.
+        # Passed by the environment: every user can read a process's arguments.
         login = f"admin:{paths.kept_secret(data_dir, 'flower-password')}"
         address = (f"--address={options.host}", f"--port={ports['flower']}")
         yield spec(
@@ -138,7 +138,7 @@ def process_specs(
 
 
 def _command(*arguments: str) -> str:
-    """The standard output of a management command, carried out in this process, which is left with no connection.
+    """The standard output of a management command that runs in this process. It leaves no connection open.
 
     Another process would take longer to import Django than the command takes.
     """

@@ -59,7 +59,7 @@ class SignInCode(FormView):
             by = second_factor.passed_by(operator=operator, code=form.cleaned_data["code"])
         if not by:
             note_wrong_code(self.request, operator)
-            form.add_error("code", "This code is wrong, or was used before. The next one comes within 30 s.")
+            form.add_error("code", "This code is wrong or was already used. The next code comes within 30 s.")
             return self.form_invalid(form)
         let_go(self.request)
         self.request.signed_in_by = by  # type: ignore[attr-defined]

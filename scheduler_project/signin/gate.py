@@ -1,7 +1,8 @@
-"""The gate: behind it are those who gave the code of their second factor, and those who need none.
+"""The gate: it lets operators pass that gave the code of their second factor, and operators that need none.
 
-An operator who needs one and has none is led to set it up before anything else. One who has one, in a session that
-began without (before the setting was switched on, say), is asked to sign in again. The API and its keys are not asked.
+An operator that needs a second factor and has none is led to set it up before anything else. An operator that has one,
+in a session that began without it (before the setting was switched on, say), is asked to sign in again. The API and its
+keys are not asked.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from django.urls import reverse
 from scheduler_project.web.sessions import login_then
 from tenants.models import SecondFactor
 
-#: In Django's session: its operator gave a code, or set the second factor up in it.
+#: A mark in Django's session: its operator gave a code, or set the second factor up in this session.
 PASSED = "second_factor_passed"
 
 _ALWAYS = ("admin:login", "admin:logout", "sign_in_code", "sign_in_oidc", "sign_in_oidc_back")
@@ -26,13 +27,13 @@ _ALWAYS = ("admin:login", "admin:logout", "sign_in_code", "sign_in_oidc", "sign_
 def ask_for_second_factor(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """To the code, or to the page on which to set a second factor up."""
+    """Redirect to the code's page, or to the page for setting up a second factor."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         leads_to = _leads_to(request) if settings.SECOND_FACTOR != "off" else ""
         if not leads_to:
             return get_response(request)
-        if request.headers.get("HX-Request"):  # a part of a page has no place for another page
+        if request.headers.get("HX-Request"):  # a part of a page cannot show another page
             return HttpResponse(headers={"HX-Redirect": leads_to})
         return HttpResponseRedirect(leads_to)
 
@@ -40,7 +41,7 @@ def ask_for_second_factor(
 
 
 def account_links(request: HttpRequest) -> list[dict[str, Any]]:
-    """Unfold's ``ACCOUNT["navigation"]``; empty: its own."""
+    """Unfold's ``ACCOUNT["navigation"]``; empty: Unfold's own links."""
     if settings.SECOND_FACTOR == "off":
         return []
     change = {"title": "Change password", "link": reverse("admin:password_change")}
@@ -48,7 +49,7 @@ def account_links(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _leads_to(request: HttpRequest) -> str:
-    """Where a request is led instead of its page; empty: nowhere."""
+    """The address that a request is led to instead of its page; empty: it gets its page."""
     if settings.SESSION_COOKIE_NAME not in request.COOKIES or not request.path_info.startswith(
         reverse("admin:index")
     ):

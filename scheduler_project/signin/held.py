@@ -1,7 +1,6 @@
-"""A sign-in whose password was right, and whose code is still to come: kept in the browser's session, and nobody's.
+"""A sign-in whose password was right, but whose code is still missing: kept in a session that is not signed in yet.
 
-It is over after a while, and when the password, the operator's rights to sign in or the address it leads to are no
-more what they were.
+It is over after a while. It is also over when the password or the operator's right to sign in has changed.
 """
 
 import hmac
@@ -12,20 +11,20 @@ from django.http import HttpRequest
 
 from tenants.clock import database_now
 
-#: In Django's session.
+#: The name in Django's session.
 KEY = "held_sign_in"
 LASTS_SECONDS = 600
 
 
 class Held(NamedTuple):
     operator: Any
-    #: Where the sign-in leads to.
+    #: The address that the sign-in leads to.
     then: str
 
 
 def hold(request: HttpRequest, operator: Any, then: str) -> None:
     """Let ``operator``, whose password was right, sign in with a code."""
-    # Whoever knew the session's key before must not be able to give the code in it.
+    # A person that knew the session's key before must not be able to give the code in this session.
     request.session.cycle_key()
     request.session[KEY] = {
         "operator": operator.pk,
@@ -37,7 +36,7 @@ def hold(request: HttpRequest, operator: Any, then: str) -> None:
 
 
 def held_sign_in(request: HttpRequest) -> Held | None:
-    """The sign-in that waits for its code; None: there is none, or no more."""
+    """The sign-in that waits for its code; None: there is none, or it is over."""
     kept = request.session.get(KEY)
     if not kept or kept["until"] < database_now().timestamp():
         return None

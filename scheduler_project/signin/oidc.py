@@ -1,10 +1,11 @@
 """Signing in by an identity provider: OpenID Connect's code flow with PKCE, state and nonce, by Authlib.
 
-The provider is the settings' own: nothing a tenant or a caller sends chooses an address that is called. Its answer must
-be a token signed by one of its keys, for us, by the issuer that is set; ``tenants.identities`` says whose it is. Where
-the provider is away, or its answer is not sound, a page says so, the log says why, and passwords work as before.
+The settings alone name the provider: no data from a tenant or a caller chooses an address that is called. The
+provider's answer must be a token that one of its keys signed, for Carillon, by the issuer in the settings;
+``tenants.identities`` says whose token it is. Where the provider is away, or its answer is not valid, a page says so,
+the log says why, and passwords work as before.
 
-Second factors are then the provider's to ask for: ours is not asked for, too.
+The provider then asks for second factors: Carillon's own is not asked for as well.
 """
 
 from functools import lru_cache
@@ -34,12 +35,12 @@ from tenants.identities import MAX_SUBJECT, operator_of
 
 log = get_logger()
 BY = "single sign-on"
-#: In Django's session: where the sign-in leads to.
+#: The name, in Django's session, of the address that the sign-in leads to.
 THEN = "oidc_then"
 TIMEOUT_SECONDS = 10
-#: Signed by the provider's private key. Whoever knows a shared secret, or signs nothing, signs no token for us.
+#: Signatures by the provider's private key. Tokens that are signed with a shared secret, or not at all, are refused.
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
-#: Whatever the library raises over an answer that is not sound, or not there.
+#: The errors that the library raises for an answer that is not valid, or missing.
 _UNSOUND = (
     AuthlibBaseError,
     JoseError,
@@ -59,7 +60,7 @@ class WrongIssuer(RuntimeError):
 @never_cache
 @require_GET
 def sign_in_oidc(request: HttpRequest) -> HttpResponse:
-    """To the provider."""
+    """Redirect to the provider."""
     oidc = _provider()
     then = request.GET.get("next", "")
     request.session[THEN] = then if _is_ours(request, then) else ""
@@ -73,7 +74,7 @@ def sign_in_oidc(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def sign_in_oidc_back(request: HttpRequest) -> HttpResponse:
-    """From the provider, with a code."""
+    """The return from the provider, with a code."""
     oidc = _provider()
     if request.GET.get("error"):
         why = f"{oidc.name} refused the sign-in."
@@ -81,11 +82,11 @@ def sign_in_oidc_back(request: HttpRequest) -> HttpResponse:
     try:
         claims = _claims(_client(oidc), oidc, request)
     except JoseError as error:
-        _made.cache_clear()  # its keys may be others by now
+        _made.cache_clear()  # the provider's keys may have changed
         return _away(request, oidc, error)
     except _UNSOUND as error:
         return _away(request, oidc, error)
-    # Whom the token means links themselves by it: the trail names them.
+    # The operator that the token means links the identity by signing in: the trail names that operator.
     with acting_as(Actor(ActorKind.OPERATOR, BY)):
         operator = operator_of(issuer=oidc.issuer, claims=claims)
     if operator is None:
@@ -94,7 +95,7 @@ def sign_in_oidc_back(request: HttpRequest) -> HttpResponse:
         return _refused(
             request,
             "No operator of this console is linked to you.",
-            f"Ask an access administrator, who links an operator to the subject {subject}.",
+            f"Ask an access administrator to link your operator to the subject {subject}.",
             status=403,
         )
     then = request.session.pop(THEN, "") or reverse("admin:index")
@@ -135,7 +136,7 @@ def _made(oidc: Oidc) -> Any:
 
 
 def _client(oidc: Oidc) -> Any:
-    """The provider's client, which has asked it for its addresses once."""
+    """The provider's client, which has asked the provider for its addresses once."""
     client = _made(oidc)
     told = client.load_server_metadata()
     if str(told.get("issuer", "")).rstrip("/") != oidc.issuer:
@@ -149,7 +150,7 @@ def _client(oidc: Oidc) -> Any:
 
 
 def _claims(client: Any, oidc: Oidc, request: HttpRequest) -> dict[str, Any]:
-    """Of the token that the code was changed for, verified."""
+    """The verified claims of the token that the code was exchanged for."""
     issuer = client.server_metadata["issuer"]
     wanted = {
         "iss": {"essential": True, "value": issuer},
@@ -166,8 +167,8 @@ def _away(request: HttpRequest, oidc: Oidc, error: Exception) -> HttpResponse:
     log.warning("single sign-on failed", why=f"{type(error).__name__}: {error}"[:500], address=address)
     return _refused(
         request,
-        f"The sign-in by {oidc.name} did not come to an end.",
-        "It may have taken too long, or the identity provider is away. Try again; the log says why.",
+        f"The sign-in with {oidc.name} was not completed.",
+        "It may have taken too long, or the identity provider is away. Try again; the log has the cause.",
         status=502,
     )
 

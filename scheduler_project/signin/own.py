@@ -1,8 +1,8 @@
-"""An operator's page of their own second factor: set it up, replace it, make new recovery codes, remove it.
+"""An operator's page for their own second factor: set it up, replace it, make new recovery codes, remove it.
 
-Each takes the password again, so that a browser left alone is not enough. The secret that is offered goes with the
-form, sealed for its operator, until a code shows that the app has it: a GET writes nothing. Recovery codes are shown by
-the answer that made them, and are kept nowhere.
+Each step asks for the password again, so that access to an unattended browser is not enough. The offered secret goes
+with the form, sealed for its operator, until a code proves that the app has it: a GET writes nothing. Recovery codes
+are shown by the answer that made them, and are kept nowhere.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ from tenants.vault.sealing import Unreadable
 
 
 class PasswordForm(forms.Form):
-    """The password, of those who have one: others come from an identity provider."""
+    """The password, for operators that have one: the others sign in by an identity provider."""
 
     password = forms.CharField(
         strip=False,
@@ -61,7 +61,7 @@ class SetUpForm(PasswordForm):
         try:
             return second_factor.open_offer(self.operator, self.cleaned_data["offer"])
         except Unreadable:
-            raise ValidationError("This page is of another sign-in: open it again.") from None
+            raise ValidationError("This page belongs to another sign-in: open it again.") from None
 
 
 class OwnSecondFactor(ConsolePage):
@@ -124,14 +124,14 @@ class OwnSecondFactor(ConsolePage):
             messages.error(self.request, "A second factor is required here: replace it instead.")
         elif second_factor.remove(operator=self.request.user):
             self.request.session.pop(PASSED, None)
-            messages.success(self.request, "Removed: you sign in with the password alone.")
+            messages.success(self.request, "Removed: you sign in with the password only.")
         return HttpResponseRedirect(reverse("second_factor"))
 
     def _answer(self, **shown: Any) -> HttpResponse:
         return self.render_to_response(self.get_context_data(**shown))
 
     def _offer(self, sent: SetUpForm | None) -> dict[str, Any]:
-        """The form with a secret, the one it was sent with or a new one, as a picture, a link and a text."""
+        """The form with a secret, as a picture, a link and a text: the secret that it was sent with, or a new one."""
         operator: Any = self.request.user
         secret = sent.cleaned_data.get("offer") if sent else None
         offer = sent["offer"].value() if sent and secret else second_factor.offered(operator)
@@ -153,8 +153,8 @@ def _issuer() -> str:
 
 
 def _picture(link: str) -> SafeString:
-    """The QR code as SVG without a script, black on white whatever the theme: cameras want it so."""
+    """The QR code as SVG without a script, black on white in every theme: cameras need that."""
     svg = segno.make(link, error="m", micro=False).svg_inline(
         scale=5, border=4, light="#fff", title="QR code"
     )
-    return mark_safe(svg)  # noqa: S308 - of segno: paths, and a title of ours
+    return mark_safe(svg)  # noqa: S308 - made by segno: paths, and a title of ours

@@ -1,6 +1,6 @@
-"""The login page: Django's own. A right password signs nobody in who has a second factor, but leads to its page.
+"""The login page: Django's own. For an operator with a second factor, a right password only leads to the code's page.
 
-Where the settings name an identity provider the page leads there, too; or there alone, if passwords are switched off.
+Where the settings name an identity provider, the page leads there, too; or only there, if passwords are switched off.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ def sign_in(request: HttpRequest) -> HttpResponseBase:
 
 
 def _of_provider(request: HttpRequest) -> dict[str, Any]:
-    """What the page needs for an identity provider's button; nothing where there is none."""
+    """The values that the page needs for an identity provider's button; empty where there is no provider."""
     if settings.OIDC is None:
         return {}
     query = QueryDict(mutable=True)
@@ -41,7 +41,7 @@ def _of_provider(request: HttpRequest) -> dict[str, Any]:
 
 
 class _SignIn(LoginView):
-    """As ``AdminSite.login`` makes it."""
+    """The view as ``AdminSite.login`` makes it."""
 
     template_name = "admin/login.html"
 

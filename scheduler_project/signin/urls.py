@@ -1,4 +1,4 @@
-"""Addresses of signing in, below ``/admin/`` and before Django's."""
+"""Addresses for signing in, below ``/admin/`` and before Django's own addresses."""
 
 from django.urls import URLPattern, path
 

@@ -1,1 +1,1 @@
-"""How requests come in: a gunicorn worker that gives threads to whole requests only, and what proxies may say."""
+"""How requests come in: a gunicorn worker that gives threads only to whole requests, and the trusted proxy headers."""

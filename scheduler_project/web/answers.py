@@ -1,9 +1,9 @@
-"""Middlewares of Django and django-csp that look at answers, without what they would do in vain, or in danger.
+"""Middlewares of Django and django-csp that look at answers, without their useless or dangerous parts.
 
 Pages of the console and static texts are sent compressed; answers of the API and streams are left as they are. A page
-is compressed as Django does it: with up to 100 random bytes more each time. Who counts bytes on the wire then does not
-learn whether a guess in the page's address is also a secret in the page (BREACH). Its CSRF token is masked anew in each
-page besides.
+is compressed as Django does it: with up to 100 random bytes more each time. So an attacker that counts bytes on the
+wire does not learn whether a guess in the page's address is also a secret in the page (BREACH). The CSRF token also
+gets a new mask in each page.
 """
 
 from csp.constants import HEADER
@@ -26,14 +26,14 @@ class CompressTexts(GZipMiddleware):
 
 
 class PagePolicy(CSPMiddleware):
-    """No policy is made for an answer that has its own, as those of the API have."""
+    """No policy is made for an answer that has its own, as answers of the API do."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         return response if HEADER in response else super().process_response(request, response)
 
 
 class Slashes(CommonMiddleware):
-    """No page is looked for below ``/api``: every path there is one, if only to say that it is unknown."""
+    """No page is searched for below ``/api``: every path there has a view, even if it only says: unknown path."""
 
     def should_redirect_with_slash(self, request: HttpRequest) -> bool:
         if request.path_info.startswith("/api/"):

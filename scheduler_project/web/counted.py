@@ -1,7 +1,7 @@
 """Counts requests and times answers for ``/metrics``, by the pattern of their path.
 
-A pattern is the code's, so a caller invents no series: what matches none is ``unmatched``, what is no method of HTTP is
-``other``, and the console's pages are one route.
+The patterns come from the code, so a caller cannot invent series. A path that matches no pattern is ``unmatched``, a
+method that is not one of HTTP's is ``other``, and the console's pages are one route.
 """
 
 import time
@@ -19,7 +19,7 @@ _CONSOLE = "admin/"
 def count_requests(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """A middleware within ``name_requests``. An error that Django answers is an answer like others."""
+    """A middleware within ``name_requests``. An error that Django answers counts as an answer like others."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         began = time.monotonic()
@@ -34,7 +34,7 @@ def count_requests(
 
 
 def route_of(request: HttpRequest) -> str:
-    """The pattern that the path matched, as ``/api/v1/jobs/<uuid:job_id>``."""
+    """The pattern that the path matched, such as ``/api/v1/jobs/<uuid:job_id>``."""
     match = request.resolver_match
     if match is None or match.url_name == "unknown":
         return "unmatched"

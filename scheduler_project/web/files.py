@@ -1,4 +1,4 @@
-"""Static files have their content in their address, so that browsers may keep them and still get a new release's."""
+"""A static file's address depends on its content, so browsers may keep the file and still get a new release's file."""
 
 import hashlib
 from functools import cache
@@ -9,7 +9,7 @@ from django.contrib.staticfiles.storage import StaticFilesStorage
 
 
 class VersionedFiles(StaticFilesStorage):
-    """Addresses such as ``/static/console/times.js?v=1f2e3d4c``; a file that is not there has none."""
+    """Addresses such as ``/static/console/times.js?v=1f2e3d4c``; a file that does not exist gets no version."""
 
     def url(self, name: str | None) -> str:
         address = super().url(name)

@@ -1,12 +1,12 @@
 """Tells when the bytes of a connection are a whole request: a head, and the body that the head announces.
 
 This decides only when a thread takes the request up. gunicorn parses the same bytes again, by its own stricter rules,
-and gets no more of them: a request that is called whole too early here is refused there, and blocks no thread.
+and gets no more bytes. A request that is called whole too early here is refused there, and blocks no thread.
 """
 
 import re
 
-#: At most this much of a head or body is gathered, more than is ever accepted; the rest is never read.
+#: At most so many bytes of a head or body are gathered, more than are ever accepted; the rest is never read.
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _END = b"\r\n\r\n"
@@ -58,7 +58,7 @@ class Intake:
     def take(self) -> bytes:
         """All bytes; the intake is empty afterwards, as for a new request.
 
-        The wish to be told to go on is left out: it has been fulfilled, and gunicorn would do so again.
+        The header that asks for ``100 Continue`` is left out: it has been answered, and gunicorn would answer it again.
         """
         at = self._body_at or 0
         taken = _CONTINUE.sub(b"\r\n", bytes(self._bytes[:at]), count=1) + bytes(self._bytes[at:])
@@ -88,7 +88,7 @@ class Intake:
         return self._chunks_are_whole()
 
     def _chunks_are_whole(self) -> bool:
-        """Whether the last chunk has come; also where there is no chunk's size, which no further byte would mend."""
+        """Whether the last chunk has come. Also true where a chunk's size is malformed: no further byte mends that."""
         while True:
             at = self._chunk_at or 0
             line_end = self._bytes.find(b"\r\n", at)

@@ -1,9 +1,9 @@
 """Logins of the console: each is a line of the log with the caller's address, and tries are limited (ADR 28).
 
-Tries are counted by address and by user name, before the password is looked at, so that many at once count like many in
-a row. So are those of a second factor's code, and of the password on the page of one's own second factor. The count is
-that of all rates (``jobs.limits``); while Redis is away each process counts by itself. A failed try is on the audit
-trail, too; a sign-in is there by its session (``scheduler_project.web.sessions``).
+Tries are counted by address and by user name, before the password is checked, so that many at once count like many in
+a row. Tries of a second factor's code are counted, too, and tries of the password on the page of one's own second
+factor. They are counted like all rates (``jobs.limits``); while Redis is away each process counts by itself. A failed
+try is also on the audit trail. A sign-in is there by its session (``scheduler_project.web.sessions``).
 """
 
 import hashlib
@@ -29,24 +29,24 @@ from scheduler_project.web.forwarded import address_of
 log = get_logger()
 #: For one address: this many at once, then one every ten seconds.
 ADDRESS_BURST, ADDRESS_PER_SECOND = 10, 0.1
-#: For one user name from any address: more, since a caller that reaches this limit also keeps the user out.
+#: For one user name from any address: more tries, since a caller that reaches this limit also keeps the user out.
 USER_BURST, USER_PER_SECOND = 100, 1 / 30
-#: Codes of one operator: whoever tries them has the password, so to keep the user out is no new harm. Three codes of a
-#: million are good at any time.
+#: For codes of one operator. A caller that tries codes has the password, so keeping the user out is no new harm. Three
+#: codes of a million are valid at any time.
 CODE_BURST, CODE_PER_SECOND = 10, 1 / 120
-#: Failed tries for names that nobody has, on the audit trail: a caller can make up any number of them.
+#: For entries on the audit trail about failed tries for unknown names: a caller can make up any number of names.
 UNKNOWN_BURST, UNKNOWN_PER_SECOND = 20, 1 / 60
 _refused = Outage("logins refused")
 
 
 class TooManyTries(Exception):
-    """Of an address, or for a user name."""
+    """Too many tries from one address, or for one user name."""
 
 
 def limit_logins(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """429 for a try too many; the right password is refused with the others."""
+    """Answer 429 to a try over the limit; the right password is refused like the others."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         if request.method == "POST" or request.path_info in _asks_the_provider():
@@ -62,7 +62,7 @@ def limit_logins(
 
 
 def _buckets_of(request: HttpRequest, address: str) -> tuple[Bucket, ...]:
-    """What a request that tries a password or a code takes a token of; none: it tries nothing."""
+    """The buckets from which a request that tries a password or a code takes a token; none: it tries nothing."""
     if request.path_info == _path("admin:login"):
         return _buckets(address, request.POST.get("username", ""))
     if request.path_info in _asks_the_provider():
@@ -77,7 +77,7 @@ def _buckets_of(request: HttpRequest, address: str) -> tuple[Bucket, ...]:
 
 @cache
 def _path(name: str) -> str:
-    """Of a page. Every call of the API is held against some of them."""
+    """The path of a page. Every call of the API is compared with some of them."""
     return reverse(name)
 
 
@@ -87,7 +87,7 @@ def _asks_the_provider() -> tuple[str, str]:
 
 
 def _buckets(address: str, username: str) -> tuple[Bucket, Bucket]:
-    # Callers make up names, and one may be a password typed into the wrong field.
+    # Callers make up names, and a name may be a password that was typed into the wrong field.
     name = hashlib.sha256(username.strip().lower().encode("utf-8", "replace")).hexdigest()[:32]
     return (
         Bucket(f"login-address:{_neighbourhood(address)}", ADDRESS_PER_SECOND, ADDRESS_BURST),
@@ -104,7 +104,7 @@ def _neighbourhood(address: str) -> str:
 def _too_many(status: RateStatus) -> HttpResponse:
     wait = max(1, math.ceil(status.retry_after_seconds))
     return HttpResponse(
-        f"Too many logins were tried. Try again in {wait} s.\n",
+        f"Too many login attempts. Try again in {wait} s.\n",
         status=429,
         content_type="text/plain",
         headers={"Retry-After": str(wait)},
@@ -140,7 +140,7 @@ def note_wrong_code(request: HttpRequest, operator: Any) -> None:
 
 
 def note_stranger(request: HttpRequest, *, by: str, subject: str) -> None:
-    """Somebody whom the identity provider knows, and no operator is linked to."""
+    """A person that the identity provider knows, but no operator is linked to."""
     address = request.META.get("REMOTE_ADDR", "")
     log.warning("login failed", user="(nobody)", address=address, by=by, subject=subject)
     if shared_buckets().take(Bucket("login-unknown", UNKNOWN_PER_SECOND, UNKNOWN_BURST)).granted:

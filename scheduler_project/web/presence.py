@@ -1,7 +1,7 @@
 """A web process says every few seconds which release it runs and how far off its clock is, as beats and workers do.
 
-For people, and so that an upgrade shows which processes it has not reached. A thread does it, over a connection that is
-open for an instant.
+For people, and so that an upgrade shows which processes it has not reached. A thread does it, over a connection that it
+opens only for an instant.
 """
 
 import os
@@ -16,13 +16,13 @@ EVERY_SECONDS = MEASURED_EVERY.total_seconds()
 
 
 def announce() -> None:
-    """Begin, in the process that serves requests: once, after its fork."""
+    """Begin to announce. Call it once in the process that serves requests, after its fork."""
     drift = Drift(name=f"web@{socket.gethostname()}:{os.getpid()}")
     threading.Thread(target=_run, args=(drift,), name="carillon-presence", daemon=True).start()
 
 
 def _run(drift: Drift) -> None:
-    announce_once(drift)  # what it finds is kept by the next, which is due at once
+    announce_once(drift)  # the next call, which is due at once, stores the reading of this one
     while True:
         announce_once(drift)
         time.sleep(EVERY_SECONDS)

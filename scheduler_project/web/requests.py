@@ -1,8 +1,8 @@
-"""A name for each request: in its answer's ``X-Request-ID``, in problem documents, and in every line it leads to.
+"""A name for each request: in its answer's ``X-Request-ID``, in problem documents, and in every log line it causes.
 
-A caller, or a proxy, may name it. What is too long for a log line, or could break one, gives way to a name of ours.
-A caller's trace (``traceparent``, ``tracestate``) is taken beside it, for the lines and for triggers that the request
-makes; one that is malformed counts as absent.
+A caller, or a proxy, may name it. A name that is too long for a log line, or could break one, is replaced by a name of
+ours. A caller's trace (``traceparent``, ``tracestate``) is also taken, for the log lines and for triggers that the
+request makes; a malformed trace counts as absent.
 """
 
 import re
@@ -24,10 +24,10 @@ _SOUND = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 def name_requests(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """The outermost middleware, so that no answer is without the header.
+    """The outermost middleware, so that no answer lacks the header.
 
-    The name is carried beyond it: Django logs an answer that says of an error, and a stream is written, after the
-    middleware has returned. ``forget_ended_requests`` ends it; a thread's next request replaces it in any case.
+    The name is kept after the middleware has returned, because Django then logs an answer that reports an error, and
+    streams are written then. ``forget_ended_requests`` ends it; a thread's next request replaces it in any case.
     """
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
@@ -44,7 +44,7 @@ def name_requests(
 
 
 def forget_ended_requests() -> None:
-    """From now on a thread's lines between two requests name none. May be repeated."""
+    """From now on a thread's log lines between two requests name no request. May be repeated."""
     request_finished.connect(_forget, dispatch_uid="carillon-request-id")
 
 

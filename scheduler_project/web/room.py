@@ -1,8 +1,8 @@
 """The waiting room of a web process: connections that no thread serves, because no whole request has come yet.
 
-It bounds how long each may wait, how many there are, of one address and in all, and how many bytes they have sent. Past
-a bound the one that waited longest leaves, so that a newcomer that sends its request at once is always served. There
-are no sockets here: the worker closes what the room names.
+It bounds how long each connection may wait, how many there are, of one address and in all, and how many bytes they have
+sent. Past a bound the connection that waited longest leaves, so that a newcomer that sends its request at once is
+always served. There are no sockets here: the worker closes the connections that the room returns.
 """
 
 from collections.abc import Hashable, Iterable
@@ -14,8 +14,8 @@ G = TypeVar("G", bound=Hashable)
 
 @dataclass(frozen=True)
 class Bounds:
-    """``in_all`` and ``of_one_address`` count connections; ``bytes_in_all`` the bytes they sent that no thread serves
-    yet.
+    """``in_all`` and ``of_one_address`` count connections. ``bytes_in_all`` counts the bytes that they sent and that no
+    thread serves yet.
     """
 
     in_all: int = 2000
@@ -31,11 +31,11 @@ class Place:
 
 
 class Room(Generic[G]):
-    """``enter`` and ``note_bytes`` return who must leave for it: they are out of the room already."""
+    """``enter`` and ``note_bytes`` return the guests that must leave to make room: they are out of the room already."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        #: In the order in which they came, as are those of each address.
+        #: In the order in which the guests came; so are the guests of each address.
         self._places: dict[G, Place] = {}
         self._of_address: dict[Hashable, dict[G, None]] = {}
         self._bytes = 0
@@ -47,7 +47,7 @@ class Room(Generic[G]):
         return guest in self._places
 
     def enter(self, guest: G, *, address: Hashable, leaves_at: float, is_shared: bool = False) -> list[G]:
-        """Let ``guest`` wait until ``leaves_at``. The first guest of its address, or of all, makes room."""
+        """Let ``guest`` wait until ``leaves_at``. At a bound, the first guest of its address, or of all, leaves."""
         left = []
         neighbours = self._of_address.setdefault(address, {})
         if not is_shared and len(neighbours) >= self._bounds.of_one_address:
@@ -64,7 +64,7 @@ class Room(Generic[G]):
         self._places[guest].leaves_at = leaves_at
 
     def note_bytes(self, guest: G, held: int) -> list[G]:
-        """``guest`` has sent ``held`` bytes in all. Those who have waited longest on theirs make room for more."""
+        """``guest`` has sent ``held`` bytes in all. Past the bound, the senders that have waited longest leave."""
         place = self._places[guest]
         self._bytes += held - place.held
         place.held = held
@@ -87,7 +87,7 @@ class Room(Generic[G]):
             del self._of_address[place.address]
 
     def overdue(self, now: float) -> list[G]:
-        """Those whose time is over: they are out of the room."""
+        """The guests whose time is over: they are out of the room already."""
         found = [guest for guest, place in self._places.items() if place.leaves_at <= now]
         for guest in found:
             self.leave(guest)

@@ -1,10 +1,10 @@
-"""Sessions of the console: each is a row with its operator, its address, since when and last seen when.
+"""Sessions of the console: each is a row with its operator, its address, its beginning and when it was last seen.
 
-A request under a session without a row is nobody's: so a session ends when its row is deleted (by signing out, by an
-operator, or here: too long after the sign-in, or after nobody did anything for a while). Times are the database's. The
+A request under a session without a row is not signed in. So a session ends when its row is deleted: by signing out, by
+an operator, or here, too long after the sign-in or after a while without activity. Times are the database's. The
 table tells the audit trail of each row that comes and goes (migration 0007 of jobs).
 
-Pages that refresh themselves do not keep a session alive: only what people do counts.
+Pages that refresh themselves do not keep a session alive: only people's own actions count.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ from jobs.store.trail.actor import ENGINE, Actor, ActorKind, acting_as
 from tenants.clock import DatabaseNow, database_now
 from tenants.models import OperatorSession
 
-#: In Django's session: the row's key.
+#: The name of the row's key in Django's session.
 KEY = "operator_session"
-#: ``seen_at`` is written no more often than this, so that reading does not become writing.
+#: ``seen_at`` is written at most this often, so that not every read becomes a write.
 SEEN_EVERY = timedelta(minutes=1)
 
 
 def keep_sessions(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Sign out whose session is over, and note that the others were seen."""
+    """Sign out operators whose session is over, and note that the others were seen."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         if settings.SESSION_COOKIE_NAME in request.COOKIES and request.user.is_authenticated:
@@ -42,7 +42,7 @@ def keep_sessions(
                 request.session.flush()
                 request.user = AnonymousUser()
                 messages.info(request, f"You were signed out: {why}")
-                if request.headers.get("HX-Request"):  # a part of a page has no place for the login
+                if request.headers.get("HX-Request"):  # a part of a page cannot show the login page
                     return HttpResponse(headers={"HX-Redirect": login_then(request)})
         return get_response(request)
 
@@ -61,7 +61,7 @@ def _look(request: HttpRequest) -> str:
     elif platform.session_idle_minutes and row.now - row.seen_at >= timedelta(
         minutes=platform.session_idle_minutes
     ):
-        why = f"nothing was done for {platform.session_idle_minutes:g} minutes."
+        why = f"there was no activity for {platform.session_idle_minutes:g} minutes."
     if why:
         with acting_as(ENGINE):
             rows.delete()
@@ -71,14 +71,14 @@ def _look(request: HttpRequest) -> str:
 
 
 def _is_done_by_somebody(request: HttpRequest) -> bool:
-    """Whether a page was opened or a form sent; scripts ask by GET, and browsers say that it is no navigation."""
+    """Whether a page was opened or a form was sent. Scripts use GET, and browsers mark that as no navigation."""
     mode = request.headers.get("Sec-Fetch-Mode")
     is_page = "HX-Request" not in request.headers if mode is None else mode == "navigate"
     return request.method != "GET" or is_page
 
 
 def login_then(request: HttpRequest) -> str:
-    """The login, which leads back to the page that a part was asked for."""
+    """The address of the login page, which leads back to the page that the part belongs to."""
     page = urlsplit(request.headers.get("HX-Current-URL", "")).path or reverse("admin:index")
     query = QueryDict(mutable=True)
     query["next"] = page
@@ -100,11 +100,13 @@ def end_others(request: HttpRequest) -> None:
 def _begin(request: HttpRequest, user: Any, **_: Any) -> None:
     now = database_now()
     with acting_as(ENGINE):
-        # What nobody came back to.
+        # Delete sessions that are over and that no request has ended.
         over = now - timedelta(hours=settings.PLATFORM.session_hours)
         OperatorSession.objects.filter(began_at__lt=over).delete()
     with acting_as(Actor(ActorKind.OPERATOR, user.get_username())):
-        OperatorSession.objects.filter(pk=request.session.get(KEY, 0)).delete()  # signed in over another
+        OperatorSession.objects.filter(
+            pk=request.session.get(KEY, 0)
+        ).delete()  # signed in over another session
         address = request.META.get("REMOTE_ADDR", "")[:64]
         row = OperatorSession.objects.create(
             operator=user,

@@ -1,13 +1,16 @@
-"""The order in which threads of the web process take up requests: of one key only so many are at work at once.
+"""The order in which threads of the web process take up requests: only so many of one key are at work at once.
 
-Further calls of that key wait for one of its own to end, in the order in which they came, and hold no thread. So a key
-that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys; it has more of both while nobody else calls. While others call, a key may compute for a quarter of the time,
-and owes what it computes beyond that: one that owes much has its calls at work one at a time or so, and while it owes
-more its line rests. On full processors, where calls wait for one longer than they compute, it may compute for a
-sixteenth of the time. Calls that compute little are not counted on free ones. A line is bounded, in requests and in
-bytes, and so are all lines together: a request beyond that is refused. Calls without a key are not counted: they are
-refused at once.
+Further calls of that key wait until one of its calls ends, in the order in which they came, and hold no thread. So a
+key that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
+other keys. It has more of both while no other key calls.
+
+While others call, a key may compute for a quarter of the time. It owes the time that it computes beyond that. A key
+that owes much has about one call at work at a time, and while it owes more, its line rests. On full processors, where
+calls wait for a processor longer than they compute, a key may compute for a sixteenth of the time. On free processors,
+calls that compute little are not counted.
+
+A line is bounded, in requests and in bytes, and so are all lines together: a request beyond these bounds is refused.
+Calls without a key are not counted: they are refused at once.
 """
 
 import heapq
@@ -19,24 +22,24 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 R = TypeVar("R")
-#: The key, and whether the call may wait, as claims and event streams may: these have places of their own.
+#: The key, and whether the call may wait, as claims and event streams may. Calls that may wait have their own places.
 Whose = tuple[str, bool]
-#: How long a caller counts as one of those who call.
+#: How long after a call its caller counts as calling.
 ABOUT_SECONDS = 1.0
-#: Seconds that a key may compute in a second while others call.
+#: Seconds that a key may compute per second while others call.
 QUOTA = 0.25
-#: What a second costs at most, where processors are full; where they are free, it costs one.
+#: The highest cost of a second of computing, where processors are full; where they are free, it costs one.
 MAX_PRICE = 4.0
-#: After so long, what calls have computed and waited counts half as much for the price.
+#: After so many seconds, the computing and waiting of calls counts half as much for the price.
 HALF_LIFE_SECONDS = 2.0
-#: Seconds owed from which on a key is heavy, and above which its line rests; and no key owes more.
+#: Seconds owed: from the first on a key is heavy, above the second its line rests, and no key owes more than the third.
 HEAVY, RESTS, MAX_OWED = 0.3, 0.4, 0.65
-#: A call that computed for less costs nothing where processors are free.
+#: A call that computed for less time than this costs nothing where processors are free.
 SHORT_SECONDS = 0.01
-#: What a call that is refused for want of room (429) costs for each second by which the price is above one: the next of
-#: its line would be refused, too.
+#: The cost of a call that is refused for lack of room (429), for each second by which the price is above one: the next
+#: call of its line would be refused, too.
 REFUSED_SECONDS = 0.03
-#: Keys of which is remembered what they owe.
+#: How many keys' debts are remembered.
 MAX_REMEMBERED = 1024
 
 _AUTHORIZATION = re.compile(rb"\r\nauthorization:([^\r\n]*)", re.IGNORECASE)
@@ -44,14 +47,14 @@ _WAITS = re.compile(rb"(?:POST /api/v1/worker/claim|GET /api/v1/events)[? ]")
 
 
 def whose(head: bytes) -> Whose | None:
-    """By a request's head; None for one without a key. The key is the last word, however many spaces it comes after."""
+    """The key in a request's head; None without a key. The key is the last word, after any number of spaces."""
     given = _AUTHORIZATION.search(head)
     words = given[1].decode("latin-1").split() if given else []
     return (words[-1], _WAITS.match(head) is not None) if words else None
 
 
 class Turn(Enum):
-    """A request may be taken up ``NOW``, or in its turn ``LATER``; or its key's line, or all lines, are ``FULL``."""
+    """A request may be taken up ``NOW``, or ``LATER`` in its turn; or its key's line is full, or all lines are."""
 
     NOW = auto()
     LATER = auto()
@@ -61,7 +64,10 @@ class Turn(Enum):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Requests, and bytes of them, that may stand in the lines of one key and of all. A line's first always may."""
+    """How many requests, and bytes of them, may stand in the line of one key and in all lines.
+
+    The first request of a line is not held to its key's bounds.
+    """
 
     requests_of_one: int = 256
     bytes_of_one: int = 8 * 1024 * 1024
@@ -71,7 +77,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Share:
-    """Requests of a key at once: in ``general``, of one that is ``heavy`` among others, and of those that may wait."""
+    """How many requests of a key may be at work at once.
+
+    ``general``: usually; ``heavy``: of a key that is heavy while others call; ``waiting``: of calls that may wait.
+    """
 
     general: int
     heavy: int
@@ -86,28 +95,28 @@ class Turns(Generic[R]):
         self._bounds = bounds or Bounds()
         self._at_work: Counter[Whose] = Counter()
         self._lines: dict[Whose, deque[tuple[R, int]]] = defaultdict(deque)
-        #: What stands in the lines: of each key, and of all.
+        #: The bytes and requests in the lines: of each key, and of all.
         self._bytes: Counter[Whose] = Counter()
         self._requests_in_all = self._bytes_in_all = 0
-        #: Until when lines rest, the first to end its rest first; a line that rests is here once.
+        #: When the rests of lines end, the earliest first; a line that rests is here once.
         self._rests: list[tuple[float, Whose]] = []
         self._resting: set[Whose] = set()
-        #: What keys owe, as of an instant; the one whose call ended last at the end.
+        #: How much keys owe, as of an instant; the key whose call ended last is at the end.
         self._owed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
-        #: What all calls have computed, and waited for a processor, as of an instant.
+        #: How long all calls have computed, and waited for a processor, as of an instant.
         self._computed, self._delayed, self._as_of = 0.0, 0.0, 0.0
-        #: Who called when, the last one at the end; forgotten after ``ABOUT_SECONDS``.
+        #: When each caller called, the last caller at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
     def note(self, caller: str, *, now: float) -> None:
-        """Someone calls: a key, or the empty text for all who have none."""
+        """Note a call of ``caller``: a key, or the empty text for all callers without a key."""
         self._called_at[caller] = now
         self._called_at.move_to_end(caller)
         while now - next(iter(self._called_at.values())) > ABOUT_SECONDS:
             self._called_at.popitem(last=False)
 
     def begin(self, request: R, of: Whose, *, held: int, now: float) -> Turn:
-        """Whether it may be taken up now; ``held`` are its bytes. ``LATER``: ``end`` returns it when it may."""
+        """Whether ``request`` may be taken up now; ``held``: its bytes. ``LATER``: ``end`` returns it in its turn."""
         self.note(of[0], now=now)
         if self._has_room(of, now):
             self._at_work[of] += 1
@@ -124,8 +133,8 @@ class Turns(Generic[R]):
     def end(
         self, of: Whose, *, now: float, computed: float = 0.0, delayed: float = 0.0, refused: bool = False
     ) -> list[R]:
-        """One of that key's has ended, after ``computed`` seconds of processor and ``delayed`` of waiting for one, or
-        was ``refused`` for want of room; returns those of its line that are taken up now.
+        """A call of that key has ended, after ``computed`` seconds of processor and ``delayed`` seconds of waiting for
+        one, or was ``refused`` for lack of room. Returns the requests of its line that are taken up now.
         """
         self._at_work[of] -= 1
         price = self._price(computed, delayed, now)
@@ -141,7 +150,7 @@ class Turns(Generic[R]):
         return self._follow(of, now)
 
     def rested(self, *, now: float) -> list[R]:
-        """Those that are taken up now, as their lines have rested."""
+        """The requests that are taken up now because their lines have rested."""
         following = []
         while self._rests and self._rests[0][0] <= now:
             _, of = heapq.heappop(self._rests)
@@ -150,7 +159,7 @@ class Turns(Generic[R]):
         return following
 
     def seconds_of_rest(self, *, now: float) -> float:
-        """Until the first line has rested."""
+        """Seconds until the first line has rested."""
         return max(0.0, self._rests[0][0] - now) if self._rests else float("inf")
 
     def _follow(self, of: Whose, now: float) -> list[R]:
@@ -177,8 +186,8 @@ class Turns(Generic[R]):
         return self._share.heavy if is_heavy else self._share.general
 
     def _price(self, computed: float, delayed: float, now: float) -> float:
-        """What a second of computing costs: one, and what calls of late have waited for a processor while they computed
-        one.
+        """The cost of a second of computing: one, plus the seconds that recent calls waited for a processor per second
+        that they computed.
         """
         fades = 0.5 ** ((now - self._as_of) / HALF_LIFE_SECONDS)
         self._computed = self._computed * fades + computed
@@ -191,7 +200,7 @@ class Turns(Generic[R]):
 
     def _is_among_others(self, of: Whose, now: float) -> bool:
         key, _ = of
-        # The last caller that is not this key is the last or the last but one.
+        # The last caller other than this key is the last or the last but one.
         last = [at for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][:1]
         return any(now - at <= ABOUT_SECONDS for at in last)
 

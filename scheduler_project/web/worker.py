@@ -1,10 +1,10 @@
-"""The gunicorn worker of the web: as ``gthread``, but a thread is given to whole requests only.
+"""The gunicorn worker of the web: like ``gthread``, but threads serve only whole requests.
 
 gthread reads heads and bodies in its threads, without a time limit: as many half-sent requests as there are threads
 stop everything. Here the event loop reads them, in a bounded waiting room (``room``), and a thread takes up whole
-requests (``intake``). It gets those bytes and no others, so a caller that leaves bytes out cannot block it. ``/livez``
-has a thread of its own and always answers, and the calls of one key take up a share of the threads (``turns``), in
-lines that are bounded; a call whose caller has left is taken out of them. An answer that its caller does not read is
+requests (``intake``). The thread gets those bytes and no others, so a caller that leaves bytes out cannot block it.
+``/livez`` has a thread of its own and always answers. The calls of one key take up a share of the threads (``turns``),
+in bounded lines; a call whose caller has left is taken out of its line. An answer that its caller does not read is
 given up after ``SEND_SECONDS``.
 
 gthread's accepting, keeping alive and closing are replaced; its threads, its stopping, and gunicorn's parser,
@@ -37,30 +37,31 @@ from scheduler_project.web.room import Bounds, Room
 from scheduler_project.web.turns import Bounds as Lines
 from scheduler_project.web.turns import Share, Turn, Turns, Whose, whose
 
-#: From the first byte, or the connection, to the end of the head; from there to the end of the body.
+#: The time from the first byte, or from the connection, to the end of the head; then to the end of the body.
 HEAD_SECONDS, BODY_SECONDS = 10.0, 30.0
-#: How long a write may find no room, which is to say that the caller does not read.
+#: How long a write may find no room, which means that the caller does not read.
 SEND_SECONDS = 10
-#: How long a connection that we end may still send, so that its caller reads our answer before it hears of the end.
+#: How long a connection that is being ended may still send, so that its caller reads the answer before the end.
 CLOSE_SECONDS = 2.0
 SWEEP_SECONDS = 0.5
 READ_BYTES = 64 * 1024
-#: How long a thread that computes may keep the others waiting for the interpreter. A request hands it over some twenty
-#: times; at the usual 5 ms the event loop, through which each request goes twice, is what all wait for. Each that waits
-#: wakes up so often to ask for it: at 0.5 ms they kept the one that had it from the processor.
+#: How long a thread that computes may keep the others waiting for the interpreter. A request hands the interpreter over
+#: some twenty times. At the usual 5 ms all requests wait for the event loop, through which each request goes twice.
+#: Each waiting thread wakes up this often to ask for the interpreter: at 0.5 ms the waiting threads kept the thread
+#: that had it from the processor.
 SWITCH_SECONDS = 0.002
-#: Open files that connections leave to everything else in the process.
+#: The number of open files that connections leave for the rest of the process.
 OTHER_FILES = 200
 _LIVEZ = (b"GET /livez ", b"HEAD /livez ")
 _GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EAGAIN, errno.ETIMEDOUT)
 _LEAVE = b"HTTP/1.1 100 Continue\r\n\r\n"
-#: After which a call that found its key's line full may come again.
+#: After this time a call that found its key's line full may come again.
 FULL_SECONDS = 2
 _LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def _refusal(status: HTTPStatus, detail: str) -> bytes:
-    """A problem as the API has them (RFC 9457), for a call that no thread has seen."""
+    """A problem document as the API's (RFC 9457), for a call that no thread has seen."""
     kind = status.phrase.lower().replace(" ", "-")
     problem = {
         "type": f"urn:carillon:problem:{kind}",
@@ -78,17 +79,17 @@ def _refusal(status: HTTPStatus, detail: str) -> bytes:
 _FULL = {
     Turn.KEY_FULL: _refusal(
         HTTPStatus.TOO_MANY_REQUESTS,
-        "As many calls of this key, or bytes of them, wait here as may. Nothing was done: send fewer at once.",
+        "Too many calls of this key, or bytes of them, wait here. Nothing was done: send fewer at once.",
     ),
     Turn.ALL_FULL: _refusal(
         HTTPStatus.SERVICE_UNAVAILABLE,
-        "This server holds as many waiting calls as it may. Nothing was done: try again.",
+        "Too many calls are waiting at this server. Nothing was done: try again.",
     ),
 }
 
 
 class _Answers(threading.local):
-    """Whether a thread's answer has refused the call for want of room."""
+    """Whether a thread's answer has refused the call for lack of room."""
 
     refused = False
 
@@ -108,18 +109,18 @@ def _noting_refusals(application: Any) -> Any:
 
 
 class Caller(TConn):
-    """A connection: what it has sent, and whether it is only waited for until it ends."""
+    """A connection: the bytes that it has sent, and whether the worker only waits for its end."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.intake = Intake()
         self.is_ending = False
         self.whose: Whose | None = None
-        #: Of its request that ended last: seconds of processor, and of waiting for one; and whether it was refused.
+        #: For its request that ended last: seconds of processor and of waiting for one, and whether it was refused.
         self.computed = self.delayed = 0.0
         self.refused = False
         self.initialized = True
-        # A write that finds no room fails after this long; reads are never blocking here.
+        # A write that finds no room fails after this time; reads never block here.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
 
     @property
@@ -127,7 +128,7 @@ class Caller(TConn):
         return self.client[0] if isinstance(self.client, tuple) else ""
 
     def has_gone(self) -> bool:
-        """Whether it has closed, or sends no more, which no HTTP client does that waits for an answer."""
+        """Whether it has closed, or sends no more. An HTTP client that waits for an answer does neither."""
         try:
             return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -150,11 +151,11 @@ class Worker(ThreadWorker):
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES - lines.requests_in_all
         most = min(self.cfg.worker_connections, files)
         self.room: Room[Caller] = Room(Bounds(in_all=max(1, most - self.cfg.threads)))
-        # Room is made by sending others away: accepting never stops.
+        # Room is made by sending other connections away: accepting never stops.
         self.worker_connections: int = 1 << 30
         self.livez_pool = ThreadPoolExecutor(max_workers=1)
         threads = self.cfg.threads
-        # A key's claims and streams have places of their own, fewer than half of the threads less what others need.
+        # A key's claims and streams have places of their own: half of the threads, less some that others need.
         share = Share(
             general=max(1, threads // 4), heavy=max(1, threads // 16), waiting=max(2, threads // 2 - 3)
         )
@@ -167,7 +168,7 @@ class Worker(ThreadWorker):
         self.wsgi = _noting_refusals(self.wsgi)
         # Django loads these with the first request.
         get_resolver().url_patterns  # noqa: B018
-        from jobs.engine.activity import WRITER  # these need Django's settings
+        from jobs.engine.activity import WRITER  # these imports need Django's settings
         from jobs.store import replica
         from scheduler_project.web import presence
 
@@ -203,7 +204,7 @@ class Worker(ThreadWorker):
             self._send_away(caller)
 
     def murder_keepalived(self, force: bool = False) -> None:
-        """Those kept alive wait in the room like all others."""
+        """Connections that are kept alive wait in the room like all others."""
         if force:
             for caller in self.room.overdue(float("inf")):
                 self._send_away(caller)
@@ -227,7 +228,7 @@ class Worker(ThreadWorker):
         except OSError as error:
             if error.errno not in _GONE:
                 self.log.exception("Socket error processing request.")
-        except Exception as error:  # noqa: BLE001 what gunicorn refuses it answers itself
+        except Exception as error:  # noqa: BLE001 gunicorn itself answers the requests that it refuses
             self.handle_error(request, conn.sock, conn.client, error)
         finally:
             del request
@@ -269,7 +270,7 @@ class Worker(ThreadWorker):
             self._send_away(other)
 
     def _on_readable(self, caller: Caller, _: Any) -> None:
-        # Another event of the same round may have sent it away.
+        # Another event of the same round may have sent this caller away.
         if caller in self.room:
             self._read(caller)
 
@@ -321,7 +322,7 @@ class Worker(ThreadWorker):
             self._end(conn)
 
     def _take_up_in_turn(self, following: list[Caller]) -> None:
-        """Those who have left the line meanwhile are not served: their calls would only keep others waiting."""
+        """Callers that have left the line meanwhile are not served: their calls would only keep others waiting."""
         while following:
             caller = following.pop(0)
             if caller.whose is not None and caller.has_gone():
@@ -338,13 +339,13 @@ class Worker(ThreadWorker):
     # Ends.
 
     def _send_away(self, caller: Caller) -> None:
-        """Close a connection that is out of the room; one that had begun a request is told why."""
+        """Close a connection that is out of the room. A connection that had begun a request is told why."""
         if len(caller.intake):
             self._say(caller, _LATE)
         self._drop(caller)
 
     def _end(self, caller: Caller) -> None:
-        """Close after an answer: what the caller still sends is read for a while, or it might lose the answer."""
+        """Close after an answer. The caller's further bytes are read for a while, or it might lose the answer."""
         caller.is_ending = True
         try:
             caller.sock.setblocking(False)
@@ -365,4 +366,4 @@ class Worker(ThreadWorker):
         try:
             caller.sock.send(words, socket.MSG_DONTWAIT)
         except OSError:
-            pass  # it is gone, or does not read: either way there is nothing to tell it
+            pass  # the caller is gone, or does not read: in both cases it cannot be told

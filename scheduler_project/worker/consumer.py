@@ -1,7 +1,7 @@
-"""Celery's consumer, without what cost a worker more than all else it does for a message (docs/adr/0019).
+"""Celery's consumer, without the steps that cost a worker more than all its other work for a message (docs/adr/0019).
 
 Task events are published a few times a second, not after every message; no viewer looks more closely. While messages
-are short, each process has its next one ready and does not idle until the broker answers. And a worker that stops gives
+are short, each process has its next message ready and does not idle until the broker answers. A worker that stops gives
 unstarted messages back at once. Named by ``CELERY_WORKER_CONSUMER``; ``Prefetch`` takes the place of
 ``worker_disable_prefetch``.
 """
@@ -27,6 +27,7 @@ from django.conf import settings
 from kombu.common import ignore_errors
 from kombu.log import get_logger
 
+from jobs.broker import Room
 from jobs.telemetry import Outage
 
 log = get_logger(__name__)
@@ -34,12 +35,14 @@ _outage = Outage("broker away")
 FLUSH_SECONDS = 0.25
 #: Events in one message at most: some 100 kB.
 MAX_EVENTS = 240
-#: A process that starts so many messages a second is soon free for another.
+#: A process that starts so many messages a second is soon free for another message.
 BRISK_PER_SECOND = 20
 MEASURE_SECONDS = 0.25
+#: A broker that takes longer to answer is slow; it is asked for so many messages for each process, at most.
+SLOW_SECONDS, MAX_AT_ONCE = 0.1, 8
 
 
-#: Celery's log messages about foreign messages, which show their whole content.
+#: Celery's log messages about foreign messages, which show the whole content, and their replacements.
 TELLING = {
     complaints.UNKNOWN_FORMAT: "message dropped: no message of Celery's",
     complaints.UNKNOWN_TASK_ERROR: "message dropped: no such task: %s",
@@ -57,7 +60,7 @@ def without_contents(record: logging.LogRecord) -> bool:
 
 
 def as_an_outage(record: logging.LogRecord) -> bool:
-    """A filter of Celery's log: that the broker is away is told of as all outages are, not at every try."""
+    """A filter of Celery's log: an absent broker is reported like all outages, not at every try."""
     args = record.args if isinstance(record.args, tuple) else ()
     if record.msg == complaints.CONNECTION_ERROR or complaints.CONNECTION_RETRY in args:
         _outage.failed(cast(BaseException, args[1]))
@@ -72,16 +75,16 @@ for _filter in (without_contents, as_an_outage):
 class Consumer(CelerysConsumer):
     """Buffers task events for ``FLUSH_SECONDS``, or until there are ``MAX_EVENTS``; see ``Prefetch`` for messages.
 
-    Told to stop, it gives back what it has taken and no process has begun. Celery would forget these messages, and give
-    them back with the channel, when the last handler at work has ended; others would idle for as long. Should a process
-    have begun one after all, one of the two claims is refused.
+    When it is told to stop, it gives back the messages that it has taken and no process has begun. Celery would forget
+    these messages, and give them back with the channel when the last handler at work has ended. Other workers would
+    idle for as long. If a process has begun such a message after all, one of the two claims is refused.
     """
 
     class Blueprint(CelerysConsumer.Blueprint):  # type: ignore[misc]
         default_steps = (*CelerysConsumer.Blueprint.default_steps, f"{__name__}:Prefetch")
 
     _flush_at = 0.0
-    #: Whether the broker counts what each queue's consumer has at hand, and not the whole worker.
+    #: Whether the broker counts the messages at hand for each queue's consumer, and not for the whole worker.
     prefetch_by_queue = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -96,10 +99,10 @@ class Consumer(CelerysConsumer):
         return connected
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Quorum queues refuse a prefetch count for the worker, with the connection. The next one has it by queue.
+        """Quorum queues refuse a prefetch count for the worker, and end the connection. The next one has it by queue.
 
-        Celery knows quorum queues by its own declarations (CARILLON_QUEUE_TYPE); ours may be such by the default of the
-        vhost, too.
+        Celery knows quorum queues by its own declarations (CARILLON_QUEUE_TYPE). Our queues may also be quorum queues
+        by the default of the vhost.
         """
         if isinstance(exc, AMQPNotImplementedError) and "global qos" in str(exc):
             self.prefetch_by_queue = True
@@ -112,11 +115,11 @@ class Consumer(CelerysConsumer):
         if threading.current_thread() is threading.main_thread():
             self._plan_to_flush()
         else:
-            # A thread of a pool: the loop has to wake up, for it to see that one is free.
+            # A thread of a pool: the loop must wake up to see that a thread is free.
             self.hub.call_soon(self._plan_to_flush)
 
     def _plan_to_flush(self) -> None:
-        # By the clock, not by a flag: a lost connection may take the timer's entry with it.
+        # Decided by the clock, not by a flag: a lost connection may remove the timer's entry.
         now = time.monotonic()
         if now >= self._flush_at and self.event_dispatcher:
             self._flush_at = now + FLUSH_SECONDS
@@ -124,7 +127,7 @@ class Consumer(CelerysConsumer):
             self.hub.call_later(FLUSH_SECONDS, self._flush_events)
 
     def on_close(self) -> None:
-        # By identity: the exit status it holds may be 0.
+        # Compared by identity: the exit status that it holds may be 0.
         stopping = state.should_stop is not None and state.should_stop is not False
         if stopping and self.task_consumer:
             ignore_errors(self, self.task_consumer.cancel)
@@ -140,7 +143,7 @@ class Consumer(CelerysConsumer):
 
 
 def count_prefetch(consumer: Consumer, *, celerys: Callable[[Any], bool]) -> bool:
-    """Whether the prefetch count is the worker's. Where each queue has its own they share it, one each at the least."""
+    """Whether the prefetch count is for the whole worker. Else the queues share it, with at least one each."""
     declared, _ = detect_quorum_queues(consumer.app, consumer.connection.transport.driver_type)
     if not (consumer.prefetch_by_queue or declared):
         return celerys(consumer)
@@ -150,10 +153,10 @@ def count_prefetch(consumer: Consumer, *, celerys: Callable[[Any], bool]) -> boo
 
 
 def end_poll(channel: Any) -> None:
-    """Wait for the answer to the channel's outstanding BRPOP. There is no consumer any more, so kombu requeues a
-    message.
+    """Wait for the answer to the channel's outstanding question. There is no consumer any more, so kombu requeues its
+    messages.
 
-    Redis answers within kombu's ``brpop_timeout``; one that does not is away, and closing the channel will see to it.
+    Redis answers within kombu's ``brpop_timeout``. A Redis that does not is away, and closing the channel handles that.
     """
     asked = channel._in_poll
     if not (asked and asked._sock and select.select([asked._sock], [], [], channel.brpop_timeout + 1)[0]):
@@ -163,13 +166,15 @@ def end_poll(channel: Any) -> None:
 
 
 class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
-    """On Redis, take no more than the pool has processes, or twice as many while their messages are short.
+    """On Redis, take no more messages than the pool has processes, or twice as many while the messages are short.
 
-    No other worker can start a message that this one has taken: so it takes only as much as it will soon start. Brokers
-    with a prefetch count of their own (RabbitMQ) have ``worker_prefetch_multiplier`` say it.
+    No other worker can start a message that this one has taken. So it takes only as many as it will soon start. For
+    brokers with a prefetch count of their own (RabbitMQ), ``worker_prefetch_multiplier`` sets the number.
 
-    With ``CARILLON_RESERVED_SLOTS`` it has no more messages at hand that are not urgent than leaves so many processes
-    to those that are; of two processes or more one is always left to the others.
+    A worker whose messages end before Redis has answered its next question asks for more of them at once (``Pace``).
+
+    With ``CARILLON_RESERVED_SLOTS`` it leaves so many processes to urgent messages: it takes no more ordinary messages
+    than the other processes can start. With two processes or more, one is always left to ordinary messages.
     """
 
     requires = (Tasks,)
@@ -183,20 +188,22 @@ class Prefetch(bootsteps.StartStopStep):  # type: ignore[misc]
         def count_processes() -> int:
             return getattr(consumer.controller, "max_concurrency", None) or consumer.pool.num_processes
 
-        def can_consume() -> bool:
+        def room() -> Room:
             processes = count_processes()
-            most = 2 * processes if pace.is_brisk(processes) else processes
-            return len(state.reserved_requests) < most and bool(celerys())
-
-        def only_urgent() -> bool:
-            processes = count_processes()
+            most = pace.room(processes, at_hand=len(state.reserved_requests))
             kept = min(reserved_slots, processes - 1)
-            return kept > 0 and count_ordinary() >= processes - kept
+            return Room(most, processes - kept - count_ordinary() if kept > 0 else most)
+
+        def can_consume() -> bool:
+            return room().messages > 0 and bool(celerys())
+
+        def note_answer(seconds: float, *, asked: int, got: int) -> None:
+            at_hand = len(state.reserved_requests)
+            pace.note_answer(seconds, count_processes(), asked=asked, got=got, at_hand=at_hand)
 
         reserved_slots = settings.CARILLON.reserved_slots
         qos.can_consume = can_consume
-        if reserved_slots:
-            channel.only_urgent = only_urgent
+        channel.room, channel.note_answer = room, note_answer
 
 
 def count_ordinary() -> int:
@@ -205,15 +212,41 @@ def count_ordinary() -> int:
 
 
 class Pace:
-    """How many messages the pool's processes start in a second, measured every ``MEASURE_SECONDS``."""
+    """How many messages a pool may have at hand, by how soon they end.
+
+    Short messages, by the number that its processes start in a second, measured every ``MEASURE_SECONDS``: one ahead
+    for each process. And many at once from a slow broker, as long as all of them end before it answers again.
+    """
 
     def __init__(self) -> None:
         self._since = time.monotonic()
         self._count = state.all_total_count[0]
         self._rate = 0.0
+        #: How many messages for each process a slow broker is asked for; 1: it is not slow.
+        self._at_once = 1
+
+    def room(self, processes: int, *, at_hand: int) -> int:
+        """How many more messages the pool may be given now."""
+        if self._at_once > 1:
+            # Those at hand will have ended when the answer comes, or else fewer are asked for from then on.
+            share = processes * self._at_once
+            return min(share, 2 * share - at_hand)
+        return (2 if self.is_brisk(processes) else 1) * processes - at_hand
+
+    def note_answer(self, seconds: float, processes: int, *, asked: int, got: int, at_hand: int) -> None:
+        """Note an answer of the broker's, after ``seconds``, before its messages are at hand.
+
+        An answer that waited for a message in an empty queue is slow too, but brings only that message.
+        """
+        if seconds < SLOW_SECONDS:
+            self._at_once = 1
+        elif got == asked and not at_hand:
+            self._at_once = min(2 * self._at_once, MAX_AT_ONCE)
+        elif got <= asked // 2 or at_hand > processes:
+            self._at_once = max(1, self._at_once // 2)
 
     def is_brisk(self, processes: int) -> bool:
-        """Whether each of them starts ``BRISK_PER_SECOND`` or more."""
+        """Whether each of the processes starts ``BRISK_PER_SECOND`` or more."""
         now = time.monotonic()
         if now >= self._since + MEASURE_SECONDS:
             count = state.all_total_count[0]

@@ -1,7 +1,7 @@
 """Task events while they have subscribers: on Redis a worker learns whether there are any, and otherwise emits none.
 
-Three events a message were an eighth of the cost in a worker's main process. Events about the worker itself are always
-emitted, unless the broker is slow: emitting waits for it, and no message is taken in that time. Named by
+Three events per message were an eighth of the cost in a worker's main process. Events about the worker itself are
+always emitted, unless the broker is slow: emitting waits for the broker, and no message is taken in that time. Named by
 ``Celery(events=…)``.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from celery.app.events import Events as CelerysEvents
 from celery.events.dispatcher import EventDispatcher
 
-#: How late who begins to listen hears of the first message.
+#: How late a new listener hears of the first message.
 DEAF_SECONDS = 2.0
-#: A broker that takes longer for an event is slow; then telling takes up to this part of the main thread's time.
+#: A broker that takes longer for an event is slow; emitting then takes up to this share of the main thread's time.
 SLOW_SECONDS, SLOW_SHARE = 0.1, 0.1
 #: How a group of buffered events is addressed.
 TASKS = "task.multi"
@@ -23,7 +23,7 @@ TASKS = "task.multi"
 class Dispatcher(EventDispatcher):  # type: ignore[misc]
     """Emits no task events for ``DEAF_SECONDS`` after a batch without subscribers, then tries another batch.
 
-    A pool's threads always tell: it also wakes the loop, for it to see that one of them is free.
+    A pool's threads always emit: that also wakes the loop, so that it sees that one of them is free.
     """
 
     _deaf_until = _slow_until = 0.0
@@ -47,7 +47,7 @@ class Dispatcher(EventDispatcher):  # type: ignore[misc]
 
     def flush(self, errors: bool = True, groups: bool = True) -> None:
         super().flush(errors, groups)
-        # Brokers other than Redis do not tell the number of subscribers; and no channel is opened just for this.
+        # Brokers other than Redis do not tell the number of subscribers, and no channel is opened only for this.
         channel = getattr(self.producer, "_channel", None)
         if getattr(channel, "heard", {}).pop(TASKS, None) == 0:
             self._deaf_until = time.monotonic() + DEAF_SECONDS

@@ -1,8 +1,9 @@
-"""Flower, closed where its own defaults are open: its figures want the login, and it listens on this machine alone.
+"""Flower, closed where its own defaults are open: its figures need the login, and it listens on this machine alone.
 
-Flower's ``/metrics`` shows job types, workers' names and counts to every caller; without ``--address`` it listens
-everywhere; and any site may frame its pages. Celery's command loads Flower before the application, whose import then
-settles this for ``celery -A scheduler_project flower``. ``/healthcheck`` says "OK" to every caller, and no more.
+By default Flower's ``/metrics`` shows job types, workers' names and counts to every caller. Without ``--address`` it
+listens everywhere, and any site may frame its pages. Celery's command loads Flower before the application; the
+application's import then closes it for ``celery -A scheduler_project flower``. ``/healthcheck`` says "OK" to every
+caller, and no more.
 """
 
 import sys
@@ -12,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def close() -> None:
-    """Settle it in a process that has loaded Flower; elsewhere nothing."""
+    """Close Flower in a process that has loaded it; elsewhere do nothing."""
     if "flower.command" not in sys.modules:
         return
     from flower.api import BaseApiHandler
@@ -29,8 +30,8 @@ def close() -> None:
         self.set_header("Content-Security-Policy", "frame-ancestors 'none'")
 
     BaseHandler.set_default_headers = set_default_headers
-    # As its API: not without a login, and not where none is set either.
+    # As for its API: not without a login, and also not where no login is set.
     Metrics.prepare = BaseApiHandler.prepare
     Metrics.unauthenticated_api = property(lambda self: False)
     Metrics.get = authenticated(Metrics.get)
-    options.address = LOOPBACK  # the environment and the command line say otherwise after this
+    options.address = LOOPBACK  # the environment and the command line can change it after this

@@ -1,7 +1,7 @@
 """The result backend: django-celery-results, written at most once per message and in one statement.
 
-The stock backend upserts without condition, so a stale duplicate of a message would overwrite the first result; and it
-takes four statements. Reading is left to the stock backend.
+The stock backend upserts without a condition, so a stale duplicate of a message would overwrite the first result. It
+also takes four statements. Reading is left to the stock backend.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from django_celery_results.backends import DatabaseBackend
 from jobs.store import db, execution
 
 PATIENCE_SECONDS = 5.0
-#: The usual result of a message of one trigger. Its attempt says it all, the Celery task's id included.
+#: The usual result of a message of one trigger. The attempt already says everything, also the Celery task's id.
 NOTHING_TO_ADD = {"succeeded": 1}
 
 

@@ -1,4 +1,4 @@
-"""Bounds on an operator's page: set by those who may change them, for others, and never for oneself."""
+"""Bounds on an operator's page: operators who may change them set them for others, and never for themselves."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class BoundsInline(StackedInline):
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_manytomany(db_field, request, **kwargs)
         field.help_text = (
-            "The operator sees and acts on these alone; none: on nothing. Without bounds: on all tenants."
+            "The operator sees and changes only these tenants; none: no tenant. Without bounds: all tenants."
         )
         return field
 
@@ -37,5 +37,5 @@ class BoundsInline(StackedInline):
 
 
 def may_set(request: HttpRequest, operator: Any) -> bool:
-    """What says who an operator is, or reaches, is for others to set."""
+    """Whether the user may set the identity or the reach of ``operator``: of others only, never one's own."""
     return not isinstance(operator, User) or operator.pk != request.user.pk

@@ -1,8 +1,8 @@
-"""Edits of a row that somebody else has changed since the form was opened: refused, shown field by field, and gone on
-with by another click.
+"""Edits of a row that another user has changed since the form was opened: they are refused, shown field by field, and
+gone on with by another click.
 
-The form carries what it showed. A field that its user left as it was shown is no change of theirs, whatever the row
-says by now, so an old page reverts nothing. What they typed stays in its input.
+The form carries the values that it showed. A field that its user left as it was shown is no change of theirs, even if
+the row says something else by now, so an old page reverts nothing. Typed values stay in their inputs.
 """
 
 import json
@@ -17,7 +17,7 @@ from django.http import QueryDict
 from tenants.actions import ChangedMeanwhile
 
 NOTHING = "empty"
-_UNREADABLE = "What the page showed cannot be read: open it again."
+_UNREADABLE = "The values that the page showed cannot be read: open the page again."
 
 
 class SeenField(forms.CharField):
@@ -79,24 +79,24 @@ class SeenForm(forms.ModelForm):
             self.add_error(None, error)
 
     def _show_both(self, seen: Mapping[str, Any], changes: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Beside each input that changed meanwhile what it was, is, and will be; saved again, it is on top of that."""
+        """Tell beside each input that changed meanwhile what it was, is, and will be. The next save goes on top."""
         shown: Any = self.data
         data = shown.copy()
         data[self.add_prefix("seen")] = json.dumps(dict(now))
         for name in (name for name in now if now[name] != seen[name]):
-            field, became = self.fields[name], f"Was {_told(seen[name])}, and is {_told(now[name])} by now."
+            field, became = self.fields[name], f"Was {_told(seen[name])}, and is now {_told(now[name])}."
             if name not in changes:
                 _put(data, self.add_prefix(name), field, now[name])
-                self.add_error(name, f"{became} You left it alone, so it stays that.")
+                self.add_error(name, f"{became} You did not change it, so it stays that.")
             elif changes[name] != now[name]:
                 self.add_error(
-                    name, f"{became} Saved again, it becomes {_told(changes[name])}, as you typed."
+                    name, f"{became} If you save again, it becomes {_told(changes[name])}, as you typed."
                 )
         self.data = data
         self.add_error(
             None,
-            "Somebody else changed this since you opened the page, and nothing was saved. Each field that they changed "
-            "says so below. Save again to have your changes on top of theirs.",
+            "Another user changed this after you opened the page, and nothing was saved. Each field that "
+            "they changed is marked below. Save again to apply your changes on top of theirs.",
         )
 
 

@@ -1,7 +1,7 @@
 """The groups that Carillon comes with: viewer, operator, access administrator.
 
-They are given what they lack after each ``migrate``, so that they know new models; what a superuser gives them beside
-that stays (a viewer's right to see payloads, say). For less than this, make another group.
+After each ``migrate`` they are given the permissions that they lack, so that they know new models. Permissions that a
+superuser gives them beside that stay (a viewer's right to see payloads, say). For less than this, make another group.
 """
 
 from typing import Any
@@ -11,16 +11,16 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
 VIEWER, OPERATOR, ADMINISTRATOR = "viewer", "operator", "access administrator"
-#: Of Carillon's pages, and nobody's business who only looks.
+#: Permissions of Carillon's pages that an operator who only looks does not need.
 _NOT_TO_VIEW = ("view_payload", "view_operatorsession")
 _APPS = ("jobs", "tenants", "django_celery_results")
 
 
 def keep_groups(**of_migrate: Any) -> None:
-    """Make the groups and give them what they lack. May be repeated.
+    """Make the groups and give them the permissions that they lack. May be repeated.
 
-    Connected to ``post_migrate`` of the last app: by then all permissions are there. To empty the database, as tests
-    do, is no ``migrate``.
+    It is connected to ``post_migrate`` of the last app: by then all permissions exist. When tests empty the database,
+    that is no ``migrate``.
     """
     if "plan" not in of_migrate:
         return
@@ -31,7 +31,7 @@ def keep_groups(**of_migrate: Any) -> None:
 
 
 def rights_of_groups() -> dict[str, Q]:
-    """Which permissions each group comes with."""
+    """The permissions that each group comes with."""
     shown = Q()
     for model in admin.site._registry:
         if model._meta.app_label in _APPS:

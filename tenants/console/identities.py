@@ -1,6 +1,6 @@
-"""The subject that an operator has at the identity provider, on the operator's page: to link is to let sign in as them.
+"""The subject that an operator has at the identity provider, on the operator's page: a linked subject signs in as them.
 
-Set by those who may edit the operator and have the right to it, never for oneself.
+Operators who may edit the operator and have the right to it set it, and never for themselves.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from tenants.models import OperatorIdentity
 
 
 class IdentityForm(forms.ModelForm):
-    """Of the issuer that is set: a link of another one, which was set before, becomes one of this by being saved."""
+    """A link to the issuer that is set. Saving a link to an issuer that was set before makes it one to this issuer."""
 
     class Meta:
         model = OperatorIdentity

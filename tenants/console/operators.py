@@ -34,7 +34,7 @@ RIGHTS = ("is_superuser", "groups", "user_permissions")
 
 
 def may_do_more(user: User, than: User) -> bool:
-    """Whether ``user`` has a right that ``than`` has not. An inactive user's count: they return with it."""
+    """Whether ``user`` has a right that ``than`` has not. An inactive user's rights count: they return with it."""
     if than.is_superuser:
         return False
     if user.is_superuser:
@@ -49,7 +49,7 @@ def sign_out(user: User) -> int:
 
 
 def reset_second_factor(user: User) -> bool:
-    """Take ``user``'s second factor, which is lost, and end all sessions; False: there was none."""
+    """Remove ``user``'s second factor, which is lost, and end all sessions; False: there was none."""
     if not second_factor.remove(operator=user):
         return False
     sign_out(user)
@@ -68,16 +68,16 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
 
     @admin.action(description="Sign out everywhere", permissions=["change"])
     def sign_out_everywhere(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        """End all sessions of those chosen; what they do next asks for the password."""
+        """End all sessions of the chosen users; their next request asks for the password."""
         reached = [user for user in queryset if self.has_change_permission(request, user)]
         for user in reached:
             self.log_change(request, user, f"Signed out everywhere: {sign_out(user)} sessions ended.")
         beyond = queryset.count() - len(reached)
-        more = f" {beyond} may do more than you, and stay." if beyond else ""
-        messages.success(request, f"Signed out: {', '.join(map(str, reached)) or 'nobody'}.{more}")
+        more = f" {beyond} have more rights than you and stay signed in." if beyond else ""
+        messages.success(request, f"Signed out: {', '.join(map(str, reached)) or 'no operator'}.{more}")
 
     def has_reset_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Of others: one's own is removed with the password."""
+        """For other operators only: one's own second factor is removed with the password."""
         operator = self.get_object(request, str(object_id)) if object_id else None
         if operator is None or operator.pk == request.user.pk:
             return False
@@ -94,8 +94,9 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
         variant=ActionVariant.DANGER,
         dialog=ActionDialog(
             title="Reset the second factor?",
-            description="For an operator whose telephone and recovery codes are lost: they sign in with the password "
-            "alone, and all their sessions end. Make sure that it is they who ask.",
+            description="For an operator whose telephone and recovery codes are lost: they sign in with the "
+            "password only, and all their sessions end. Make sure that the request really comes from the "
+            "operator.",
             form_class=BaseDialogForm,
             form_submit_text="Reset",
         ),
@@ -106,23 +107,23 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
             raise Http404
         if reset_second_factor(operator):
             self.log_change(request, operator, "Second factor reset.")
-            messages.success(request, f"{operator} signs in with the password alone.")
+            messages.success(request, f"{operator} signs in with the password only.")
         else:
             messages.info(request, f"{operator} has no second factor.")
         return back_to(request, reverse("admin:auth_user_change", args=[operator.pk]))
 
     def get_inlines(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        """Bounds are set once there is somebody to bind, and links to an identity provider where there is one."""
+        """Bounds are set once the operator exists, and links to an identity provider if there is one."""
         if obj is None:
             return ()
         return (*super().get_inlines(request, obj), *((IdentityInline,) if settings.OIDC else ()))
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Also of the password's page, which asks this."""
+        """Also for the password's page, which asks this."""
         return super().has_change_permission(request, obj) and _in_reach(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Also of the list's "delete selected", which asks this for each."""
+        """Also for the list's "delete selected", which asks this for each."""
         return super().has_delete_permission(request, obj) and _in_reach(request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -145,7 +146,8 @@ class UserAdmin(BaseUserAdmin, ConsoleAdmin):
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field: Any = super().formfield_for_manytomany(db_field, request, **kwargs)
         if db_field.name == "groups" and not _is_superuser(request):
-            # Who may do more is out of reach, so no group of an operator within it is left out here and so taken away.
+            # An operator who may do more is out of reach. So no group of an operator within reach is left out here,
+            # which would take it away.
             beyond = [group.pk for group in Group.objects.all() if _holds_more(group, request.user)]
             field.queryset = field.queryset.exclude(pk__in=beyond)
         return field

@@ -1,9 +1,9 @@
-"""The base of every page of the console: what it shows and takes is within its operator's reach and its own filters.
+"""The base of every page of the console: a page keeps to its operator's reach and to its own filters.
 
-Reach is held in one place. Rows come from ``get_queryset``, which knows those within reach alone, so that a list, a
-page, a search, an autocomplete, an action and a delete find no others; and every address with a row's id in it is
-looked up there before its view is called, whatever the view does. ``tenant_path`` names a row's tenant. A page without
-one shows what belongs to no tenant, and is closed to bound operators (``tenants.console.reach``).
+Reach is held in one place. Rows come from ``get_queryset``, which knows only rows within reach, so that a list, a page,
+a search, an autocomplete, an action and a delete find no others. Every address with a row's id in it is looked up there
+before its view is called, no matter which view. ``tenant_path`` names a row's tenant. A page without one shows rows
+that belong to no tenant, and is closed to bound operators (``tenants.console.reach``).
 
 Django lets a list be filtered by any column of its model, shown or not. With ``?secret_hash__startswith=`` a user who
 may look at a list could then spell a hidden column out, letter by letter, from the number of rows that are left. So a
@@ -44,7 +44,7 @@ def back_to(request: HttpRequest, url: str) -> HttpResponseBase:
 class ConsoleAdmin(ModelAdmin):
     #: The column, or look-up, of a row's tenant; None: its rows belong to the installation.
     tenant_path: str | None = None
-    #: What the audit trail calls the kind of its rows; empty: it tells nothing of them.
+    #: The kind of its rows on the audit trail; empty: the trail tells nothing of them.
     trail_kind = ""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -71,7 +71,7 @@ class ConsoleAdmin(ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponseBase:
-        """What was done to a row is on the trail, by whichever way: Django's own history knows the console alone."""
+        """Show the trail, which has all changes of a row: Django's own history knows those of the console alone."""
         row = self.get_object(request, unquote(object_id))
         if not self.has_view_or_change_permission(request, row):
             raise PermissionDenied
@@ -162,7 +162,7 @@ class ConsoleAdmin(ModelAdmin):
         yield from (f"{column}__exact", f"{column}__isnull")
         try:
             related = self.opts.get_field(column).related_model
-        except FieldDoesNotExist:  # a filter through a relation: only the exact value of what it names
+        except FieldDoesNotExist:  # a filter through a relation: only the exact value of its column
             return
         if related and related != "self":
             yield f"{column}__{related._meta.pk.name}__exact"

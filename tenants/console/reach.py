@@ -1,7 +1,8 @@
 """Reach: which tenants an operator sees and acts on. Every list, search, link and action is held to it.
 
-Pages of rows are held by their base (``tenants.console.pages``); pages of another kind and what they fetch call
-``held_to_reach``. What belongs to no tenant is out of a bound operator's reach: rights over it count for nothing.
+Pages of rows are held by their base (``tenants.console.pages``); pages of another kind, and the views they fetch from,
+call ``held_to_reach``. Objects that belong to no tenant are out of a bound operator's reach: rights over them count for
+nothing.
 """
 
 from typing import Any, TypeVar
@@ -40,13 +41,13 @@ def held_to_reach(user: Any, rows: QuerySet[M], *, tenant: str = "tenant_id") ->
 
 
 def is_within_reach(user: Any, tenant_id: int | None) -> bool:
-    """Whether ``user`` may see and act on what belongs to the tenant. None: what belongs to the installation."""
+    """Whether ``user`` may see and act on the tenant's objects. None: the objects of the installation."""
     within = tenants_within_reach(user)
     return within is None or tenant_id in within
 
 
 def form_within_reach(user: Any, form: type[F]) -> type[F]:
-    """``form`` with those tenants alone to choose from that ``user`` reaches; another one's id is no choice."""
+    """``form`` with only the tenants to choose from that ``user`` reaches; the id of another tenant is no choice."""
     if tenants_within_reach(user) is None:
         return form
 
@@ -63,7 +64,7 @@ def form_within_reach(user: Any, form: type[F]) -> type[F]:
 
 
 class BoundBackend(ModelBackend):
-    """Django's, but of a bound operator only those rights count that are over tenants and what belongs to them."""
+    """Django's backend, but only rights over tenants and their objects count for a bound operator."""
 
     def _get_user_permissions(self, user_obj: Any) -> QuerySet[Permission]:
         return _that_count(user_obj, super()._get_user_permissions(user_obj))  # type: ignore[misc]

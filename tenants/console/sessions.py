@@ -1,7 +1,7 @@
-"""The page of sessions: who is signed in, since when, from where, last seen when; whoever may delete one ends it.
+"""The page of sessions: who is signed in, since when, from where, last seen when.
 
-To end a session is to delete its row: the browser's next request finds none and is asked for the password
-(``scheduler_project.web.sessions``). The audit trail has it from the table.
+An operator who may delete a session ends it. To end a session is to delete its row: the browser's next request finds
+none and is asked for the password (``scheduler_project.web.sessions``). The audit trail has it from the table.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class OperatorSessionAdmin(ConsoleAdmin):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Django's way would ask for rights over what has to do with it; ``end`` does not."""
+        """Django's deletion would ask for rights over related rows; ``end`` does not."""
         return False
 
     def has_end_permission(self, request: HttpRequest, obj: object = None) -> bool:
@@ -49,7 +49,7 @@ class OperatorSessionAdmin(ConsoleAdmin):
     @admin.action(description="End the selected sessions", permissions=["end"])
     def end_selected(self, request: HttpRequest, queryset: QuerySet[OperatorSession]) -> None:
         count, _ = queryset.delete()
-        messages.success(request, f"Ended {count:,}.")
+        messages.success(request, f"Ended {count:,} sessions.")
 
     @action(
         description="End",
@@ -58,7 +58,7 @@ class OperatorSessionAdmin(ConsoleAdmin):
         variant=ActionVariant.DANGER,
         dialog=ActionDialog(
             title="End this session?",
-            description="What its browser does next asks for the password.",
+            description="The next request of its browser asks for the password.",
             form_class=BaseDialogForm,
             form_submit_text="End it",
         ),

@@ -1,4 +1,4 @@
-"""How pages of tenants write what they show."""
+"""How pages of tenants write values."""
 
 from datetime import UTC, datetime
 

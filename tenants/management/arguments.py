@@ -25,12 +25,13 @@ def add_quotas(parser: ArgumentParser) -> None:
 
 
 def add_lists(parser: ArgumentParser) -> None:
-    """``--queues`` and ``--disabled-types``: comma-separated, in place of what was there; empty for none."""
+    """``--queues`` and ``--disabled-types``: comma-separated, in place of the present list; empty for none."""
     parser.add_argument(
         "--queues",
         type=_list,
         metavar="NAME,…",
-        help="queues that message and celery_task may write to beside tenant.SLUG.*: names, or patterns with * and ?",
+        help="further queues that message and celery_task may write to, besides tenant.SLUG.*: names, or "
+        "patterns with * and ?",
     )
     parser.add_argument(
         "--disabled-types", type=_list, metavar="TYPE,…", help="job types that the tenant may not use"
@@ -60,7 +61,7 @@ def key_of(prefix: str) -> ApiKey:
     """The API key of that prefix, with or without ``ck_``. Raises ``CommandError``."""
     key = ApiKey.objects.filter(prefix=prefix.removeprefix("ck_").partition("_")[0]).first()
     if key is None:
-        raise CommandError("There is no API key of this prefix.")
+        raise CommandError("There is no API key with this prefix.")
     return key
 
 

@@ -4,7 +4,7 @@ from django.core.management.base import BaseCommand
 
 
 class PromptCommand(BaseCommand):
-    """Without Django's checks, which are of the code: they import every page, and take longer than a command does.
+    """A command without Django's checks of the code: they import every page, and take longer than a command does.
 
     ``manage.py check`` and ``manage.py migrate`` run them.
     """

@@ -17,13 +17,23 @@ from tenants.models import Tenant
 
 def add_key_options(parser: ArgumentParser) -> None:
     """``--expires-in-days``, ``--rate-per-second`` and ``--json``."""
-    parser.add_argument("--expires-in-days", type=int, metavar="N", help="1 to 3650; never by default")
-    parser.add_argument("--rate-per-second", type=int, metavar="N", help="as the settings say by default")
+    parser.add_argument(
+        "--expires-in-days",
+        type=int,
+        metavar="N",
+        help="days until the key expires, 1 to 3650; by default it never expires",
+    )
+    parser.add_argument(
+        "--rate-per-second",
+        type=int,
+        metavar="N",
+        help="API calls per second; the limit in the settings by default",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def make_key(tenant: Tenant | None, *, scopes: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Create a key, of the installation without a tenant; returns what to print. Raises ``CommandError``."""
+    """Create a key, without a tenant one of the installation; returns the text to print. Raises ``CommandError``."""
     days = options["expires_in_days"]
     if days is not None and not 1 <= days <= 3650:
         raise CommandError("expires_in_days: Must be a whole number from 1 to 3,650.")

@@ -2,10 +2,10 @@
 
 A sealed text reads ``v1.<key id>.<base64 of nonce, ciphertext and tag>``; the id is the beginning of the key's SHA-256,
 so keys need no names. The place it is kept at (tenant, table, row, column) is authenticated with it: a value moved
-to another row, column or tenant does not open. A value that does not open
-raises ``Unreadable``; it is never passed on as it is.
+to another row, column or tenant does not open. A value that does not open raises ``Unreadable``; it is never passed on
+as it is.
 
-An opened value is remembered within the process for ``REMEMBERED_SECONDS``, by the sealed text itself: so a changed
+An opened value is remembered within the process for ``REMEMBERED_SECONDS``, by the sealed text itself. So a changed
 value is never mistaken for the old one, and a hundred webhooks of one tenant cost one decryption.
 """
 
@@ -73,18 +73,18 @@ def unseal(sealed: str, place: Place) -> str:
 
 
 def forget() -> None:
-    """Forget what was opened in this process."""
+    """Forget the values that were opened in this process."""
     _remembered.clear()
 
 
 def key_id_of(sealed: str) -> str:
-    """The id of the key that ``sealed`` was sealed under; empty for what is no sealed text."""
+    """The id of the key that ``sealed`` was sealed under; empty if it is no sealed text."""
     version, _, rest = sealed.partition(".")
     return rest.partition(".")[0] if version == VERSION else ""
 
 
 def current_prefix() -> str:
-    """How every text begins that is sealed under the present first key."""
+    """The beginning of every text that is sealed under the present first key."""
     return f"{VERSION}.{_ring(settings.ENCRYPTION_KEYS)[0].id}."
 
 
@@ -92,7 +92,7 @@ def _unseal(sealed: str, place: Place) -> str:
     key_id = key_id_of(sealed)
     key = next((key for key in _ring(settings.ENCRYPTION_KEYS) if key.id == key_id), None)
     if key is None:
-        raise Unreadable(f"CARILLON_ENCRYPTION_KEYS holds no key {key_id or '(none named)'}; put it back.")
+        raise Unreadable(f"CARILLON_ENCRYPTION_KEYS has no key {key_id or '(none named)'}; put it back.")
     try:
         raw = base64.b64decode(sealed.rpartition(".")[2], altchars=b"-_", validate=True)
         return key.cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], place.bound()).decode()

@@ -13,9 +13,9 @@ from django.db import IntegrityError, transaction
 from tenants.models import SECRET_HOST, SECRET_NAME, Secret, Tenant, is_secret_name
 from tenants.vault.sealing import Place, Unreadable, seal, unseal
 
-#: Most secrets of one tenant.
+#: The most secrets of one tenant.
 MAX_SECRETS = 1000
-#: That one secret is bound to.
+#: The most hosts that one secret is bound to.
 MAX_HOSTS = 20
 #: Shorter ones could not be told from ordinary text where a target echoes them.
 MIN_LENGTH, MAX_LENGTH = 8, 4096
@@ -23,11 +23,11 @@ _VALUE = re.compile(rf"[\x21-\x7e](?:[\x20-\x7e]{{{MIN_LENGTH - 2},{MAX_LENGTH -
 
 
 def put_secret(*, tenant: Tenant, name: str, value: object, hosts: object = None) -> tuple[Secret, bool]:
-    """Keep ``value`` under ``name``, in place of what was there; returns the secret and whether it is new.
+    """Keep ``value`` under ``name``, in place of an earlier value; returns the secret and whether it is new.
 
-    ``hosts`` may be sent it (``Secret.hosts``); None: those it has. To change them a caller must give the value again,
-    so a secret cannot be read by sending it elsewhere. The same again changes nothing. Raises ``ValidationError`` by
-    field.
+    ``hosts``: those that may be sent it (``Secret.hosts``); None: those it has. To change them a caller must give the
+    value again, so a secret cannot be read by sending it elsewhere. The same again changes nothing. Raises
+    ``ValidationError`` by field.
     """
     errors: dict[str, Any] = {}
     if not is_secret_name(name):
@@ -46,12 +46,10 @@ def put_secret(*, tenant: Tenant, name: str, value: object, hosts: object = None
         return replaced, False
     if bound is None:
         raise ValidationError(
-            {
-                "hosts": 'Is required: the hosts that may be sent it, such as ["api.example.com"]; ["*"] is any.'
-            }
+            {"hosts": 'Is required: hosts that may receive it, such as ["api.example.com"]; ["*"] is any.'}
         )
     if Secret.objects.filter(tenant=tenant).count() >= MAX_SECRETS:
-        raise ValidationError({"name": f"There are {MAX_SECRETS:,} secrets already; delete some."})
+        raise ValidationError({"name": f"There are already {MAX_SECRETS:,} secrets; delete some."})
     secret = Secret(tenant=tenant, name=name, hosts=bound)
     secret.sealed = seal(value, place_of(secret))
     try:
@@ -125,5 +123,5 @@ def _wrong_hosts(hosts: object) -> str:
 def _holds(secret: Secret, value: str) -> bool:
     try:
         return unseal(secret.sealed, place_of(secret)) == value
-    except Unreadable:  # replacing it is how it is mended
+    except Unreadable:  # a new value mends it
         return False

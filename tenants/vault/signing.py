@@ -33,7 +33,8 @@ def rotate_signing_secret(
 ) -> str:
     """Sign with ``secret`` (None: a fresh one) from now on, and for ``overlap`` with the one before it too; return it.
 
-    Of two that were valid the older goes at once. The present secret again changes nothing, so this may be repeated.
+    If two were valid, the older one goes at once. To set the present secret again changes nothing, so this may be
+    repeated.
     Raises ``ValidationError`` under ``secret`` or ``overlap_seconds``.
     """
     if not timedelta() <= overlap <= MAX_OVERLAP:
@@ -56,7 +57,7 @@ def rotate_signing_secret(
 
 
 def retire_signing_secrets() -> int:
-    """Stop signing with secrets whose overlap is over. Returns of how many tenants. May be repeated."""
+    """Stop signing with secrets whose overlap is over. Returns how many tenants had one. May be repeated."""
     newest = Func(F("webhook_secret"), Value(" "), Value(1), function="split_part")
     with transaction.atomic():
         over = Tenant.objects.filter(webhook_secret_retires_at__lte=database_now())
@@ -77,7 +78,7 @@ def place_of(tenant_id: int) -> Place:
 def _opened(tenant: Tenant, sealed: str) -> str | None:
     try:
         return unseal(sealed, place_of(tenant.id))
-    except Unreadable:  # replacing it is how it is mended
+    except Unreadable:  # a new one mends it
         return None
 
 

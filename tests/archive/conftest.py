@@ -20,7 +20,7 @@ WEEK = 7 * 24 * factories.HOUR
 
 @pytest.fixture(scope="session")
 def bucket_of() -> Iterator[Callable[[], str]]:
-    """Makes a bucket of a server, which the environment names, and returns its URL."""
+    """Yields a function that makes a bucket on the server that the environment names, and returns its URL."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -61,7 +61,7 @@ def past(clock: Callable[..., None]) -> str:
 
 
 def add_rows(number: int, *, row_id: str = "gen_random_uuid()") -> None:
-    """More attempts beside the first."""
+    """Add more attempts beside the first."""
     columns = "number, fence, worker, state, error_message, trigger_id, job_id, tenant_id"
     with connection.cursor() as cursor:
         cursor.execute(

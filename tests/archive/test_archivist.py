@@ -1,4 +1,4 @@
-"""Partitions past retention are archived, and only then dropped, whatever fails and whoever dies meanwhile."""
+"""Partitions past retention are archived, and only then dropped, even if a step fails or a process dies meanwhile."""
 
 import gzip
 import json
@@ -32,14 +32,14 @@ def turn(archivist: Archivist) -> None:
 
 
 def run(archivist: Archivist) -> None:
-    """Until it rests."""
+    """Run the archivist until it rests."""
     turn(archivist)
     while archivist.step.more:
         turn(archivist)
 
 
 def finish(archivist: Archivist) -> None:
-    """Until all is archived and dropped: a lock, such as autovacuum's, lets it rest before."""
+    """Run it until all is archived and dropped: a lock, such as autovacuum's, lets it rest before."""
 
     def finished() -> bool:
         run(archivist)
@@ -70,7 +70,7 @@ def manifests_of(url: str, partition: str) -> list[Manifest]:
 
 
 class Kept(NamedTuple):
-    """``path``: of its rows."""
+    """``path``: the file of its rows."""
 
     place: Place
     manifest: Manifest
@@ -127,7 +127,7 @@ class TestAPartition:
         turn(frozen)
         finish(Archivist(url, retention=RETENTION))
         run(frozen)
-        assert frozen.step.figures().failures == 1  # the rows are gone that it would read next
+        assert frozen.step.figures().failures == 1  # it would next read rows that are gone
         archive.verify(manifest_of(url, past), Place(url))
 
     def test_is_archived_beside_itself_where_a_leader_died_before_it_was_dropped(
@@ -188,7 +188,7 @@ class TestAPartition:
 
 @pytest.fixture
 def kept(past: str, tmp_path: Path, settings: Any) -> Kept:
-    """An archive in a directory, which the commands know."""
+    """An archive in a directory that the commands know."""
     url = f"file://{tmp_path}"
     settings.CARILLON = settings.CARILLON.model_copy(update={"archive_url": url})
     finish(Archivist(url, retention=RETENTION))
@@ -199,7 +199,7 @@ def kept(past: str, tmp_path: Path, settings: Any) -> Kept:
 class TestAnArchive:
     @staticmethod
     def refused(kept: Kept) -> str:
-        """What both say who read it."""
+        """The error of both its readers, verify and restore."""
         with pytest.raises(Damaged) as verified:
             archive.verify(kept.manifest, kept.place)
         with pytest.raises(Damaged) as restored:
@@ -234,7 +234,7 @@ class TestAnArchive:
 
     def test_with_a_column_that_is_gone_is_not_restored_without_it(self, kept: Kept) -> None:
         older = replace(kept.manifest, columns=kept.manifest.columns | {"mood": "text"})
-        with pytest.raises(Damaged, match="jobs_attempt has no more mood"):
+        with pytest.raises(Damaged, match="jobs_attempt no longer has mood"):
             archive.restore(older, kept.place)
 
     def test_of_before_a_column_came_is_restored(self, kept: Kept) -> None:
@@ -283,7 +283,7 @@ class TestTheCommand:
         with pytest.raises(SystemExit):
             call_command("archive", "verify")
         told = capsys.readouterr().out
-        assert "jobs_attempt_x.1.json is no manifest" in told
+        assert "jobs_attempt_x.1.json is not the manifest" in told
         assert f"{kept.manifest.name}: 1,203 rows as they were written" in told
 
     def test_says_that_the_place_is_away(self, kept: Kept, settings: Any, bucket_of: Any) -> None:

@@ -1,1 +1,1 @@
-"""What a hostile tenant tries, each beside the same thing against an open door."""
+"""The attacks of a hostile tenant, each beside the same attack against an open door."""

@@ -1,4 +1,4 @@
-"""Canaries: values that stand in one place alone, their encodings, and a search wherever text is kept or shown."""
+"""Canaries: values that stand in one place alone, their encodings, and a search of all kept or shown text."""
 
 import base64
 import html
@@ -23,7 +23,7 @@ _URLSAFE = str.maketrans("+/", "-_")
 
 
 def _base64_at(lead: int) -> Callable[[str], str]:
-    """What is always the same of a value's base64, wherever in a text it stands: ``lead`` bytes behind a group of 3."""
+    """The part of a value's base64 that never changes if the value begins ``lead`` bytes behind a group of 3."""
 
     def encoded(value: str) -> str:
         raw = value.encode()
@@ -68,7 +68,7 @@ class Hit(NamedTuple):
 
 
 def hits(places: Mapping[str, str], canaries: Mapping[str, str]) -> list[Hit]:
-    """Where which canary stands, and how."""
+    """Each place that holds a canary, the canary, and its encoding."""
     sought = [
         (name, encoding, encode(value))
         for name, value in canaries.items()
@@ -94,7 +94,7 @@ ORDER BY 1, 2
 
 
 def columns() -> dict[str, str]:
-    """All that each column of every table holds that can hold text, as ``table.column``."""
+    """The content of each column, of every table, that can hold text, as ``table.column``."""
     found = {}
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS)
@@ -106,7 +106,7 @@ def columns() -> dict[str, str]:
 
 
 def in_redis(client: "redis.Redis[bytes]") -> str:
-    """Every key and what it holds, messages opened."""
+    """Every key and its content, with messages opened."""
     reads: dict[bytes, Callable[[bytes], Any]] = {
         b"string": client.get,
         b"list": lambda key: client.lrange(key, 0, -1),
@@ -126,7 +126,7 @@ def in_redis(client: "redis.Redis[bytes]") -> str:
 
 
 def opened(entry: bytes) -> Any:
-    """A message of kombu's with its body decoded; what is none, as it is."""
+    """A message of kombu's with its body decoded; any other entry as it is."""
     try:
         envelope = json.loads(entry)
         if envelope["properties"].get("body_encoding") == "base64":
@@ -140,13 +140,13 @@ class Ears:
     """All that is broadcast in Redis, as Flower hears it."""
 
     def __init__(self, client: "redis.Redis[bytes]") -> None:
-        self._client = client  # forgotten, it would close the connection
+        self._client = client  # without this reference it would close the connection
         self._heard = client.pubsub(ignore_subscribe_messages=True)
         self._heard.psubscribe("*")
         self._heard.get_message(timeout=1)
 
     def texts(self) -> tuple[str, list[str]]:
-        """All of it, and what Flower makes of it: the fields of each task."""
+        """All broadcasts, and Flower's view of them: the fields of each task."""
         entries = []
         while message := self._heard.get_message(timeout=0.2):
             entries.append(opened(message["data"]))
@@ -167,11 +167,11 @@ class Ears:
 
 
 class Logs:
-    """Our lines, in both formats."""
+    """Carillon's lines, in both formats."""
 
-    #: The most that may be asked for: Celery's ``-l debug`` rules libraries too, but in workers and beats alone.
+    #: The most that a user may ask for: Celery's ``-l debug`` rules libraries, too, but in workers and beats alone.
     LEVELS = dict.fromkeys(("carillon", "celery", "celery.worker", "kombu"), "DEBUG") | {"": "INFO"}
-    #: Of the target, which is no part of Carillon.
+    #: Loggers of the target, which is no part of Carillon.
     THEIRS = ("aiohttp.access", "aiohttp.server", "asyncio")
 
     def __init__(self, path: Path) -> None:
@@ -188,7 +188,7 @@ class Logs:
             logging.getLogger(name).setLevel(level)
 
     def show_locals(self) -> None:
-        """From here on, as structlog's defaults do."""
+        """Show locals from here on, as structlog's defaults do."""
         for name, handler in self._handlers.items():
             handler.setFormatter(_with_locals(name))
 
@@ -216,7 +216,7 @@ def _with_locals(name: str) -> logging.Formatter:
 
 
 class ServersLog:
-    """What the tests' Postgres writes from here on; nothing where the environment names another server."""
+    """The log that the tests' Postgres writes from here on; empty where the environment names another server."""
 
     def __init__(self) -> None:
         self._path = Path(os.environ["CARILLON_DATA_DIR"]) / "log" / "postgres.log"

@@ -1,4 +1,4 @@
-"""What attacks share: a worker without Celery, and runners, of the tests of the engine and of handlers."""
+"""Fixtures that attacks share: a worker without Celery, and runners, from the tests of the engine and of handlers."""
 
 from tests.engine.conftest import handler, perform
 from tests.handlers.conftest import asked, make_context, open_runner, receiver

@@ -1,4 +1,4 @@
-"""A watch over what this process opens and connects to. The schemas it watches are ``chaos.load.schemas``'."""
+"""A watch over this process: all that it opens or connects to. The watched schemas are ``chaos.load.schemas``'."""
 
 import gc
 import sys
@@ -14,7 +14,7 @@ _watches: list["Watch"] = []
 
 @dataclass
 class Watch:
-    """What was opened or connected to, and how long it took this thread's processor and everybody's clock."""
+    """All that was opened or connected to, and the seconds that it took: of this thread's CPU, and of the clock."""
 
     events: list[str] = field(default_factory=list)
     cpu_seconds: float = 0.0
@@ -32,10 +32,10 @@ sys.addaudithook(_hear)
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """Everything this process does within, by the interpreter's own audit events.
+    """Watch everything that this process does in the block, by the interpreter's own audit events.
 
-    As in a web process (``processes.collector``), the collector leaves alone what there was before: looking through the
-    heap of some thousand tests is not what a request costs.
+    As in a web process (``processes.collector``), the garbage collector leaves older objects alone: looking through the
+    heap of some thousand tests is not a cost of the request.
     """
     gc.freeze()
     watch, cpu, clock = Watch(), time.thread_time(), time.perf_counter()

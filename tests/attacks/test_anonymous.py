@@ -1,4 +1,4 @@
-"""What nobody with a key can make the web processes do: compute, and write to the log."""
+"""Attacks by callers without a key: to make the web processes compute, and write to the log."""
 
 import io
 import logging
@@ -34,7 +34,7 @@ class TestTheApisDescription:
             for url in asked:
                 accept = f"application/json; indent={number}"
                 assert client.get(url, headers={"Accept": accept}).status_code in (200, 406)
-        assert 1 <= len(built) <= 4  # the kinds of document there are
+        assert 1 <= len(built) <= 4  # at most one for each kind of document
 
     def test_is_not_sent_again_to_whoever_has_it(self) -> None:
         client = Client()

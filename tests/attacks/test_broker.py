@@ -1,4 +1,4 @@
-"""What a tenant may do with ``message`` and ``celery_task``: write to queues of its own, and reach nothing else.
+"""With ``message`` and ``celery_task`` a tenant may write to queues of its own, and reach nothing else.
 
 Each attack has its control: the same write past the rule does its harm.
 """
@@ -62,13 +62,13 @@ def redis_of_all(settings: Any) -> Iterator[Redis]:
 
 
 def put_past_the_rules(project: Celery, queue: str, body: object = "x") -> None:
-    """What a tenant could do if no rule looked at the queue's name."""
+    """Write as a tenant could if no rule looked at the queue's name."""
     with project.producer_or_acquire() as producer:
         producer.publish(body, exchange="", routing_key=queue, serializer="json")
 
 
 class TestARateLimit:
-    """A queue on Redis is a list under its name: in a bucket's place it once switched off that limit and all others."""
+    """A queue on Redis is a list under its name. In a bucket's place it once switched off that limit and all others."""
 
     @pytest.fixture
     def bucket(self) -> Bucket:
@@ -93,7 +93,7 @@ class TestARateLimit:
         assert keys, "the limit is counted somewhere else: look there"
         payload = {"message": {"body": "x"}, "celery_task": {"task": "t"}}[name]
         for queue in keys | {f"throttled:v1:gcra:{bucket.key}"}:
-            # As a job of before the rule has it: the worker is the last to look.
+            # A job from before the rule may hold such a name: the worker is the last to look.
             ended = run_sync(registry.get(name), make_context(), payload | {"queue": queue})
             assert ended.kind == "failed", ended
             assert "queue" in ended.error_message
@@ -117,7 +117,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {"message": {"body": "x"}, "celery_task": 
 
 @pytest.mark.django_db
 class TestAQueueOfSomebodyElse:
-    """Another tenant's, a team's, or that of other software on the same Redis."""
+    """A queue of another tenant, of a team, or of other software on the same Redis."""
 
     FOREIGN = (
         "celery",
@@ -149,7 +149,7 @@ class TestAQueueOfSomebodyElse:
             with pytest.raises(InvalidInput) as refused:
                 ask(queue)
             assert set(refused.value.errors) == {"payload.queue"}
-        # The control, and the pattern that reaches no other tenant by the way.
+        # The control. A broad pattern does not reach another tenant by accident.
         acme = update_tenant(tenant=acme, queues=["celery", "bull:*:wait", "t*", "*"])
         for queue in ("celery", "bull:mail:wait", "rq:queue:default"):
             ask(queue)
@@ -182,7 +182,7 @@ class TestAQueueOfSomebodyElse:
 
 
 class TestAForgedTask:
-    """With a task's headers, or a task in its body, a message is Celery's own to whoever listens."""
+    """With a task's headers, or a task in its body, a message looks like Celery's own to its consumer."""
 
     @pytest.mark.parametrize(
         ("forged", "field"),
@@ -200,13 +200,13 @@ class TestAForgedTask:
             registry.validate_payload("message", forged | {"queue": "celery"})
         assert set(refused.value.errors) == {field}
         registry.validate_payload("message", {"queue": "celery", "headers": {"kind": "x"}, "body": {"a": 1}})
-        # Whoever listens to a tenant's own queue is the tenant.
+        # The consumer of a tenant's own queue is the tenant.
         registry.validate_payload("message", {"queue": "tenant.acme.q", "body": {"task": "resize"}})
 
 
 @pytest.mark.django_db
 class TestAForgedMessageOfCarillons:
-    """One that names, for a handler of the tenant's choosing, a trigger of another type that is queued."""
+    """A message that names a queued trigger of another type, for a handler that the tenant chooses."""
 
     def test_claims_nothing_and_hands_nothing_back(self, perform: Perform) -> None:
         trigger = make_trigger(make_job(job_type="webhook", payload={"url": "https://x.example/"}), "queued")
@@ -233,7 +233,7 @@ class TestAForgedMessageOfCarillons:
 
 @pytest.mark.django_db(transaction=True)
 class TestATypeThatIsSwitchedOff:
-    """For all tenants by a setting, or for one."""
+    """Switched off for all tenants by a setting, or for one tenant."""
 
     @pytest.fixture(params=["all", "one"])
     def tenant(self, request: pytest.FixtureRequest, perform: Perform, settings: Any) -> Tenant:
@@ -289,7 +289,7 @@ class TestATypeThatIsSwitchedOff:
 
 
 class TestAFloodOfMessages:
-    """A queue that nobody reads grew without bound, in the memory of everybody's broker."""
+    """A queue without a reader grew without bound, in the memory of the broker that all share."""
 
     KB_60 = "x" * 60_000
 

@@ -1,7 +1,7 @@
-"""Canaries in the place of all that is secret: whatever is done, none is in what Carillon keeps, logs, sends or shows.
+"""Canaries in place of every secret: after all deeds none is in anything that Carillon keeps, logs, sends or shows.
 
-The controls: with the hiding off the same search finds them in each place that the hiding keeps clean, and each
-canary, in each encoding, wherever it is planted by hand.
+The controls: with the hiding off, the same search finds canaries in each place that the hiding keeps clean. It also
+finds each canary, in each encoding, in each place where one is planted by hand.
 """
 
 import logging
@@ -31,7 +31,7 @@ from tests.handlers.conftest import LOOPBACK, Receiver
 from tests.interfaces.api.caller import noop_job
 
 SERVERS_LOG = "Postgres' log"
-#: What hiding keeps clean: with it off a canary is found there.
+#: Places that hiding keeps clean: with it off a canary is found there.
 OPENED = {
     *("log, console", "log, json", SERVERS_LOG, "Flower", "Redis, broadcast", "answers", "console"),
     *("django_celery_results_taskresult.result", "django_celery_results_taskresult.traceback"),
@@ -43,9 +43,9 @@ OPENED = {
         "jobs_trigger.payload",
     ),
 }
-#: Where nothing that is secret comes in the first place.
+#: Places that no secret reaches in the first place.
 PLANTED = {"Redis", "Redis, queued", "answers to another tenant", "error answers", "jobs_change.name"}
-#: Where a payload is, and what its tenant's own handlers and targets said of it: that is the tenant's to read.
+#: Places of a payload, and of the words of its tenant's own handlers and targets about it: the tenant may read these.
 ITS_OWN = {
     "jobs_job.payload": "it is the payload",
     "jobs_trigger.payload": "it is a firing's own payload",
@@ -94,7 +94,8 @@ class TestACanary:
             deed(world)
         places = world.places()
         assert told(unexpected(hits(places, world.canaries))) == ""
-        # It was searched where it might have been: none of these is empty, and rows and lines of ours are in them.
+        # The search covered the places where it might have been: none of these is empty, and rows and lines of ours are
+        # in them.
         assert len(places) > 140
         assert [place for place in OPENED if place not in places] == []
         assert [place for place in OPENED | PLANTED if not places[place] and place != SERVERS_LOG] == []
@@ -106,7 +107,7 @@ class TestACanary:
     def test_is_found_where_nothing_is_hidden(
         self, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The control: what hides is off, one by one of those there are."""
+        """The control: each function that hides is switched off."""
         world = make_world()
         monkeypatch.setattr(batch, "hide", lambda outcome, _: outcome)
         monkeypatch.setattr(base, "words_of", lambda error: error.args)
@@ -129,7 +130,7 @@ class TestACanary:
         }
 
     def test_is_found_wherever_it_is_planted(self, make_world: Callable[..., World]) -> None:
-        """The control of the search: each canary, in each encoding, where no switch of ours would put it."""
+        """The control of the search: each canary, in each encoding, in places where no switch of ours would put it."""
         world = make_world()
         encoded = [encode(value) for value in world.canaries.values() for encode in ENCODINGS.values()]
         world.redis.rpush("jobs.webhook", *encoded)

@@ -1,4 +1,4 @@
-"""Giant complaints: as much nonsense as a call takes is answered by some kilobytes, and little of it is kept."""
+"""Giant complaints: the answer to a call full of nonsense has some kilobytes, and little of it is kept."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class TestAnAnswerToNonsense:
     def test_says_that_there_is_more(self, caller: Caller) -> None:
         errors = caller.post("/jobs", noop_job(**FEWER)).json()["errors"]
         assert len(errors) == 21
-        assert "first 20" in errors[-1]["message"]
+        assert "these 20 fields" in errors[-1]["message"]
         assert "Unknown field; the fields are" in errors[0]["message"]
         assert errors[1]["message"] == "Unknown field."
 
@@ -99,7 +99,7 @@ class TestKeptAnswers:
         assert refused.json()["type"].endswith("answers-full")
         assert "without" in refused.json()["detail"]
         assert int(refused["Retry-After"]) > 0
-        # What is kept is still repeated, writes without a key go on, and another tenant has a share of its own.
+        # A kept answer is still repeated, writes without a key go on, and another tenant has a share of its own.
         repeated = caller.post("/jobs", noop_job(name="n0"), **{"Idempotency-Key": "k0"})
         assert (repeated.status_code, repeated["Idempotency-Replayed"]) == (201, "true")
         assert caller.post("/jobs", noop_job(name="more")).status_code == 201

@@ -1,7 +1,4 @@
-"""Staff of the console who want more than they were given: other people's rights, and what is sealed or hashed.
-
-Each attack has its control: the same request where the door is open, that is as a superuser, or with Django's own rule.
-"""
+"""Staff of the console who want more than they were given: other people's rights, and sealed or hashed values."""
 
 from typing import Any
 
@@ -23,7 +20,7 @@ from tests.interfaces.admin.world import World, signed_in
 pytestmark = pytest.mark.django_db
 
 PASSWORD = "correct-horse-battery-staple"
-#: What a browser sends for an operator's page; a tick that is not sent is a tick taken away.
+#: The form that a browser sends for an operator's page; a tick that is not sent is a tick taken away.
 PAGE = {
     "bounds-TOTAL_FORMS": "0",
     "bounds-INITIAL_FORMS": "0",
@@ -75,7 +72,7 @@ def delete(client: Client, user: User) -> bool:
 
 
 class TestRights:
-    """``view_user`` and ``change_user`` are for names and addresses, not the keys of the house."""
+    """``view_user`` and ``change_user`` are for names and addresses, not for rights and passwords."""
 
     def test_nobody_but_a_superuser_makes_superusers_or_grants_anything(self) -> None:
         staff = signed_in("view_user", "change_user", "view_job")
@@ -84,7 +81,7 @@ class TestRights:
         wanted = {"is_superuser": "on", "groups": [group.pk], "user_permissions": [delete_job.pk]}
         assert edit(staff, me, first_name="Mallory", **wanted).status_code == 302
         me.refresh_from_db()
-        assert me.first_name == "Mallory"  # the form was taken, but for these
+        assert me.first_name == "Mallory"  # the form was accepted, except for these
         assert not me.is_superuser
         assert not me.groups.exists()
         assert not me.user_permissions.filter(pk=delete_job.pk).exists()
@@ -230,7 +227,7 @@ class TestFilters:
             assert staff.get(url, {f"{column}__startswith": guess}).status_code == 400
 
         monkeypatch.setattr(ConsoleAdmin, "lookup_allowed", ModelAdmin.lookup_allowed)  # control
-        if model != "user":  # of passwords Django thinks itself
+        if model != "user":  # Django itself guards passwords
             sizes = [
                 len(staff.get(url, {f"{column}__startswith": guess}).context["cl"].result_list)
                 for guess in (right, "no" + right)

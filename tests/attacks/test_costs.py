@@ -1,4 +1,4 @@
-"""Calls that do the work of many: each costs what it does, so that no key works more than its rate allows."""
+"""Calls that do the work of many: each costs by its work, so that no key does more work than its rate allows."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def caller(db: None, job_types: None, settings: Any) -> Caller:
 
 
 def left(answer: Any) -> int:
-    """What the answer says is left of the key's tokens."""
+    """The number of the key's tokens that are left, by the answer."""
     return int(answer["RateLimit"].partition("r=")[2].partition(";")[0])
 
 
@@ -50,7 +50,7 @@ class TestABulk:
         assert refused["RateLimit-Cost"] == "40"
         assert int(float(refused["Retry-After"])) == pytest.approx(1_100, abs=150)
         assert jobs_stored() == 70
-        # What is left is still there for what costs less.
+        # The tokens that are left still pay for a cheaper call.
         assert caller.post("/jobs/bulk", jobs(20, "m")).status_code == 200
 
     def test_that_costs_more_than_the_key_can_pay_is_told_how_much_that_is(self, caller: Caller) -> None:
@@ -78,7 +78,7 @@ class TestABulk:
 
 
 class TestALongBody:
-    """One token for so many bytes, whatever becomes of it."""
+    """A body costs one token for so many bytes, however the call ends."""
 
     BODY = b'{"nonsense": "' + b"x" * (10 * BYTES_A_TOKEN) + b'"}'
 
@@ -111,7 +111,9 @@ class TestALongBody:
         ApiKey.objects.filter(tenant=caller.tenant).update(rate_per_second=1)
         refused = caller.post("/jobs", self.BODY)
         assert refused.status_code == 413
-        assert "one for each 16,384 bytes of its body; the key can pay 6 at once" in refused.json()["detail"]
+        assert (
+            "one for each 16,384 bytes of its body; the key has at most 6 at once" in refused.json()["detail"]
+        )
 
 
 class TestOtherCalls:

@@ -1,4 +1,4 @@
-"""What one tenant may learn of another's load: nothing. Explain says the same whatever the others have in flight."""
+"""A tenant learns nothing of another's load: explain says the same, however much the others have in flight."""
 
 import re
 from typing import Any
@@ -12,8 +12,8 @@ from tests.explain.asking import Tokens, explain
 from tests.factories import MINUTE, dispatch, make_job, make_tenant, make_trigger, make_triggers, now
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
-#: Of a host that others call too, all but one token are spent.
-BUSY, IDLE = Tokens(target_shared_example=3), Tokens()
+#: Of the tokens of a host that others call too, six of nine are spent.
+BUSY, IDLE = Tokens(**{"target_shared.example": 3}), Tokens()
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def waiting(settings: Any) -> dict[str, Trigger]:
 
 
 def told(trigger: Trigger, tokens: Tokens) -> list[tuple[Any, ...]]:
-    """Every word and figure of every gate, but for what the clock alone changes."""
+    """Every word and figure of every gate, except those that the clock alone changes."""
     return [
         (gate.name, gate.passed, re.sub(r"\d+ (ms|s|min)", "…", gate.detail), gate.limit, gate.used)
         for gate in explain(trigger, tokens).gates
@@ -47,6 +47,6 @@ def test_explain_says_the_same_whatever_others_have_in_flight(
     before = told(waiting[state], IDLE)
     load(make_job(make_tenant(), job_type="capped", target="shared.example"))
     assert told(waiting[state], BUSY) == before
-    # The control: of the tenant's own it tells.
+    # The control: explain does show the tenant's own load.
     load(make_job(waiting[state].tenant, job_type="capped", target="shared.example"))
     assert told(waiting[state], BUSY) != before

@@ -1,6 +1,6 @@
-"""Somebody without a login asks Flower what runs here, reaches it from elsewhere, or frames it.
+"""A caller without a login asks Flower what runs here, reaches it from elsewhere, or frames it.
 
-Control: Flower as it comes, in another process, is open in each of these ways.
+Control: Flower with its own defaults, in another process, is open in each of these ways.
 """
 
 import base64

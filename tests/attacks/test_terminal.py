@@ -1,4 +1,4 @@
-"""Texts by others that would steer the terminal of whoever prints them, or make a line read as another."""
+"""Texts by others that would steer the terminal that prints them, or make a line read as another."""
 # ruff: noqa: F811  (fixtures of the command line's tests, which functions name again)
 
 import json
@@ -11,7 +11,7 @@ from tests import factories
 from tests.cli.conftest import Command, api, carillon, owner  # noqa: F401
 from tests.interfaces.api.caller import Caller
 
-#: C0 but for tab and line break, DEL, C1, marks and overrides of direction, line separators, tags.
+#: C0, DEL, C1, marks and overrides of direction, line separators, tags.
 HOSTILE = [
     *map(chr, range(0x20)),
     *map(chr, range(0x7F, 0xA0)),
@@ -71,6 +71,6 @@ class TestCommands:
         assert "owned" in told.out
 
     def test_control_an_open_door_sends_them(self) -> None:
-        """What was printed before: as JSON and YAML print it of themselves."""
+        """The earlier output: as JSON and YAML print it of themselves."""
         text = json.dumps("\x9b\x7f\u202e", ensure_ascii=False)
         assert {"\x9b", "\x7f", "\u202e"} <= set(text)

@@ -1,6 +1,6 @@
-"""Whoever has the database wants to change what the audit trail says, or make it forget: each is told of.
+"""An attacker with the database wants to change the audit trail, or make it forget: each attempt is reported.
 
-Controls: the untouched trail verifies; so does one whose checkpoints are signed again by who has the key.
+Controls: the untouched trail verifies; so does one whose checkpoints are signed again by the holder of the key.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 YEAR = timedelta(days=365)
 
 
-#: What is done, and what of it is said.
+#: The tampering, and a part of the finding.
 TAMPERING = [
     (
         "UPDATE jobs_change SET actor = 'somebody else' WHERE id = (SELECT min(id) FROM jobs_change)",
@@ -62,7 +62,7 @@ def found(**options: Any) -> list[str]:
 
 @pytest.fixture
 def signed() -> Callable[[], None]:
-    """Three checkpoints of some changes each; called, it makes one more."""
+    """Three checkpoints of some changes each; a call makes one more."""
     tenant = factories.make_tenant()
 
     def once() -> None:
@@ -115,7 +115,7 @@ class TestTampering:
     def test_with_the_last_checkpoint_removed_and_its_head_put_back_is_stopped_by_the_next(
         self, signed: Callable[[], None]
     ) -> None:
-        """The head as it was saved earlier, but not the checkpoint of the same number."""
+        """The head is put back as it was saved earlier, but not the checkpoint of the same number."""
         [head] = TrailHead.objects.values()
         signed()
         sql("DELETE FROM jobs_trailhead")
@@ -132,7 +132,7 @@ class TestTampering:
         sql("DELETE FROM jobs_change WHERE id IN (SELECT id FROM jobs_change ORDER BY id OFFSET %s)", changes)
         sql("DELETE FROM jobs_trailhead")
         TrailHead.objects.create(**head)
-        assert found() == []  # the state of a while ago is in order in itself
+        assert found() == []  # an earlier state is consistent in itself
         assert found(anchor=(4, seal[:12])) == ["checkpoint 4, the anchor, is not there"]
         assert found(anchor=(3, "0" * 12)) == ["checkpoint 3 has another seal than the anchor's"]
 
@@ -151,7 +151,7 @@ class TestTampering:
         self, signed: Callable[[], None], clock: Callable[[timedelta], None]
     ) -> None:
         update_tenant(tenant=factories.make_tenant(), weight=2)
-        assert found() == []  # of this minute
+        assert found() == []  # it is of this minute
         clock(timedelta(minutes=11))
         assert "not signed: does a beat run?" in found()[0]
 
@@ -173,7 +173,9 @@ class TestRetention:
         report = chain.verify(retention=YEAR)
         assert (report.findings, report.stubs) == ([], 1)
         assert Change.objects.count() > 0
-        assert any("removed" in line for line in found(retention=3 * YEAR))  # control: within a longer one
+        assert any(
+            "removed" in line for line in found(retention=3 * YEAR)
+        )  # control: one within a longer retention
 
     def test_keeps_what_nobody_signed(self, clock: Callable[[timedelta], None]) -> None:
         factories.make_tenant()
@@ -189,7 +191,7 @@ class TestRetention:
         )
         sql(floor.format("400 days"))
         try:
-            clock(timedelta(days=4000))  # the caller's own
+            clock(timedelta(days=4000))  # the clock of the caller's session
             assert trail.purge(retention=timedelta(0), limit=1000) == 0
         finally:
             sql(floor.format("0"))

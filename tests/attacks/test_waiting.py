@@ -49,7 +49,7 @@ def listen(who: Caller) -> int:
 
 @pytest.fixture
 def crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
-    """Its claims wait until the test is over: their callers hang up then."""
+    """The claims of this crowd wait until the test is over: their callers hang up then."""
     over = threading.Event()
     monkeypatch.setattr(exchange, "_hangs_up", lambda _: over.is_set)
     with ThreadPoolExecutor(40) as pool:

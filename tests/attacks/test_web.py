@@ -1,4 +1,4 @@
-"""Callers who never finish what they say, or say what is not theirs to say, against the web server as README starts it.
+"""Callers that never finish a request, or send words that are not theirs to send, against README's web server.
 
 The control of each attack on connections is gunicorn's own ``gthread``, which the same callers stop.
 """
@@ -30,14 +30,14 @@ from tests.cluster.web import Web, serving
 from tests.factories import make_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
-#: So many threads: 2 for what waits, 8 for the rest.
+#: The server's threads: 2 for calls that wait, 8 for the rest.
 THREADS = 10
-#: Of one key at work at once.
+#: Calls of one key that may be at work at once.
 OF_ONE = THREADS // 4
 LINES = Bounds()
 PROXY = "127.0.0.2"
 ENVIRONMENT = {"CARILLON_LONG_POLLS": "2", "CARILLON_TRUSTED_PROXIES": PROXY}
-#: gunicorn's own ways.
+#: Options with gunicorn's own behaviour.
 OPEN_DOORS = ("--worker-class", "gthread", "--forwarder-headers", "SCRIPT_NAME,PATH_INFO")
 HEAD = b"Host: 127.0.0.1\r\n"
 
@@ -123,7 +123,7 @@ class TestCallersWhoNeverFinish:
                 began[-1].recv(1)
 
     def test_have_ten_seconds_for_the_head(self, web: Web) -> None:
-        """As one who began after it and says no more: that one's end shows when the ten seconds are over."""
+        """Like a caller that began after it and says no more: that one's end shows when the ten seconds are over."""
         began, said, bytes_more = time.monotonic(), b"", 0
         with _head(web) as slow, _head(web) as silent:
             while not said:
@@ -142,7 +142,7 @@ class TestCallersWhoNeverFinish:
 
 @pytest.fixture
 def keys() -> list[str]:
-    """Of tenants whose shares are all threads together."""
+    """Keys of tenants whose shares are all threads together."""
     return [create_api_key(tenant=make_tenant(), name="tests", scopes=("read",))[1] for _ in range(5)]
 
 
@@ -155,7 +155,7 @@ class TestLivez:
 
 
 class TestCallsOfOneKey:
-    """Each of them slow, and more than there are threads: those of another key find some."""
+    """Each call is slow, and there are more than threads: calls of another key still find some."""
 
     def test_hold_up_no_other_keys(self, web: Web, keys: list[str]) -> None:
         assert _answers_beside(web, keys[:1], "/api/v1/tenant", key=keys[1])
@@ -166,10 +166,11 @@ class TestCallsOfOneKey:
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         fit = LINES.bytes_of_one // (len(head) + len(body))
         with ExitStack() as opened, transaction.atomic(), connection.cursor() as cursor:
-            # Its key is looked at, whatever the call: all of them wait.
+            # Every call looks up its key, so all of them wait.
             cursor.execute("LOCK TABLE tenants_apikey IN ACCESS EXCLUSIVE MODE")
             callers = [opened.enter_context(_said(web, head + body)) for _ in range(OF_ONE + fit + 1)]
-            # One at least: of a key that is not alone fewer are taken up, and another may have called a moment ago.
+            # At least one: a key that is not alone has fewer calls at work, and another key may have called a moment
+            # ago.
             refused, _, _ = select.select(callers, [], [], 10)
             answer = refused[0].recv(2000).decode()
             transaction.set_rollback(True)
@@ -198,7 +199,7 @@ class TestCallsOfOneKey:
         with stays:
             stays.settimeout(10)
             assert stays.recv(100).startswith(b"HTTP/1.1 201 ")
-        # Those that were at work already may have been done.
+        # Calls that were at work already may have been done.
         assert Job.objects.filter(name__startswith="left-").count() <= OF_ONE
 
     def test_control_hold_up_all_where_threads_are_not_shared(self, gthread: Web, keys: list[str]) -> None:
@@ -231,10 +232,10 @@ def _ask_quietly(web: Web, key: str) -> None:
 
 
 class TestLongBodies:
-    """A megabyte of JSON takes ten to read, and each call leaves it behind until it is collected."""
+    """A megabyte of JSON takes ten megabytes to read, and each call leaves them behind until they are collected."""
 
     CALLS = 60
-    #: By far less than all of them together take.
+    #: Far less than all of them together take.
     MAX_GROWTH_BYTES = 250_000_000
 
     @pytest.mark.parametrize("path", ["/api/v1/jobs/bulk", "/api/v1/workflows"])
@@ -254,7 +255,7 @@ class TestLongBodies:
 
 
 class TestCallersWhoFinish:
-    """Bytes may come in any pieces: what is whole is served."""
+    """Bytes may come in any pieces: a whole request is served."""
 
     def test_are_served_whatever_the_form(self, web: Web) -> None:
         _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("read", "write"))
@@ -262,7 +263,7 @@ class TestCallersWhoFinish:
         preview = {"schedule": {"type": "cron", "cron": "0 2 * * *", "timezone": "UTC"}, "count": 3}
         body = json.dumps(preview).encode()
         with closing(http.client.HTTPConnection(web.address, timeout=10)) as caller:
-            # The second in chunks: the API wants a length, and the connection goes on.
+            # The second comes in chunks: the API requires a length, and the connection goes on.
             for sent, expected in (
                 (body, (200, 3)),
                 (iter([body[:9], body[9:]]), (411, 0)),
@@ -278,7 +279,7 @@ class TestCallersWhoFinish:
             for at in range(len(announced + b"\r\n" + body)):
                 caller.sendall((announced + b"\r\n" + body)[at : at + 1])
             assert caller.recv(100).startswith(b"HTTP/1.1 200 ")
-        with web.connect() as caller:  # after leave
+        with web.connect() as caller:  # after a 100 Continue
             caller.sendall(announced + b"Expect: 100-continue\r\n\r\n")
             assert caller.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
             caller.sendall(body)
@@ -302,7 +303,7 @@ class TestCallersWhoFinish:
 
 
 def _all(caller: socket.socket, *, end: bytes = b"") -> bytes:
-    """What comes until the server ends the connection, or says ``end`` last."""
+    """The bytes that come until the server ends the connection, or until they end with ``end``."""
     said = b""
     while data := caller.recv(65536):
         said += data
@@ -312,7 +313,7 @@ def _all(caller: socket.socket, *, end: bytes = b"") -> bytes:
 
 
 class TestAPathInAHeader:
-    """A proxy that lets ``/api/`` through alone must not be got round by ``SCRIPT_NAME``, not even by the proxy."""
+    """``SCRIPT_NAME`` must not lead past a proxy that lets only ``/api/`` through, even if the proxy sends it."""
 
     @staticmethod
     def _asked(web: Web) -> int:

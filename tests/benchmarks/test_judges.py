@@ -1,4 +1,4 @@
-"""How benches judge what a leader did: its rate, its failures, the shares and waits of tenants."""
+"""How benches judge a leader's work: its rate, its failures, the shares and waits of tenants."""
 
 import json
 from pathlib import Path

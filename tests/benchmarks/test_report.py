@@ -1,4 +1,4 @@
-"""What a bench prints, and that each is written about."""
+"""The output of a bench, and that each is written about."""
 
 import json
 import re

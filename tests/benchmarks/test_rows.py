@@ -1,4 +1,4 @@
-"""What the benches write in bulk is what the engine would have written: it passes every CHECK and can be served."""
+"""The benches write rows in bulk as the engine would have written them: they pass every CHECK and can be served."""
 
 from collections import Counter
 from datetime import timedelta

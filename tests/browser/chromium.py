@@ -1,4 +1,4 @@
-"""A headless Chromium for tests and screenshots: Debian's, or whatever is on the PATH; nothing is downloaded."""
+"""A headless Chromium for tests and screenshots: Debian's, or the one on the PATH; nothing is downloaded."""
 
 import shutil
 from collections.abc import Iterator
@@ -35,6 +35,6 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 
 def theme(browser: webdriver.Chrome, name: str) -> None:
-    """Have the console look ``light`` or ``dark``, and wait until it does."""
+    """Make the console look ``light`` or ``dark``, and wait until it does."""
     browser.execute_script("Alpine.$data(document.documentElement).adminTheme = arguments[0]", name)
     browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")

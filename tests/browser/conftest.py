@@ -47,7 +47,7 @@ def sign_in(browser: Chrome, url: str, user: User) -> None:
 
 @pytest.fixture
 def operator(browser: Chrome, live_server) -> Iterator[Chrome]:
-    """A browser signed in as a superuser, on the overview; what it logs must be free of errors."""
+    """A browser signed in as a superuser, on the overview; its log must be free of errors."""
     sign_in(browser, live_server.url, User.objects.create_superuser("root"))
     yield browser
     errors = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]

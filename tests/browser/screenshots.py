@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def take_form(driver: Chrome, url: str) -> None:
-    """The form of a new job, with what its schedule comes to."""
+    """The form of a new job, with the preview of its schedule."""
     driver.get(f"{url}/admin/jobs/job/add/")
     for name, text in (("schedule_cron", "30 2 * * *"), ("schedule_timezone", "Europe/Berlin")):
         driver.find_element(By.NAME, name).send_keys(text)
@@ -116,7 +116,7 @@ def log_in(driver: Chrome, url: str, password: str) -> None:
 
 
 def take(driver: Chrome, name: str) -> None:
-    """Keep what the page shows, in its whole length, as ``docs/images/<name>.png``."""
+    """Save the whole length of the page as ``docs/images/<name>.png``."""
     WebDriverWait(driver, 10).until(
         lambda d: d.execute_script(
             "return document.readyState === 'complete' && document.fonts.status === 'loaded'"

@@ -1,4 +1,4 @@
-"""The console for all people: every page by axe-core, light and dark, wide and narrow; and what it loads from where."""
+"""The console for all people: every page by axe-core, light and dark, wide and narrow; and the hosts it loads from."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ NARROW = 390
 GRAVE = ("critical", "serious")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ALL = {"runOnly": {"type": "tag", "values": TAGS}, "resultTypes": ["violations"]}
-#: What another colour may change, and another width.
+#: Rules that another colour may break, and another width.
 COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]}
 SIZES = {
     "runOnly": {"type": "rule", "values": ["target-size", "scrollable-region-focusable", "color-contrast"]},
@@ -31,7 +31,7 @@ OTHERS = ("index", "auth_user_changelist", "auth_user_add", "auth_group_changeli
 
 
 def pages(world: World) -> Iterator[str]:
-    """The address of each page there is; a new one is looked at from the day it is added."""
+    """The address of each page; a new page is looked at from the day it is added."""
     yield from (reverse(f"admin:{name}") for name in OTHERS)
     for name in sorted(PAGES.keys() - NOBODYS):
         if name.endswith(("_changelist", "_change", "_add")):
@@ -42,13 +42,14 @@ def pages(world: World) -> Iterator[str]:
         if not pattern.pattern.converters and pattern.name:
             address = reverse(pattern.name)
             answer = client.get(address)
-            # A fragment is seen within its page; what asks whether to act on something is nothing without it.
+            # A fragment is seen within its page; a page that asks whether to act on an object is nothing without the
+            # object.
             if answer.status_code == 200 and b"<html" in answer.content:
                 yield address
 
 
 def grave(browser: Chrome, options: object, *, without: list[str]) -> list[str]:
-    """What axe-core finds grave: rule and elements."""
+    """The findings of axe-core that are grave: rule and elements."""
     script = (
         "const [where, how, done] = arguments; axe.run(where, how).then((found) => done(found.violations))"
     )
@@ -66,7 +67,7 @@ def width(browser: Chrome, pixels: int) -> None:
 
 
 def looked_at(browser: Chrome, *, without: list[str]) -> list[str]:
-    """What is grave on the open page, light and dark, wide and narrow."""
+    """The grave findings on the open page, light and dark, wide and narrow."""
     width(browser, WIDTH)
     Axe(browser).inject()
     theme(browser, "light")
@@ -74,7 +75,7 @@ def looked_at(browser: Chrome, *, without: list[str]) -> list[str]:
     theme(browser, "dark")
     found += [f"wide dark {each}" for each in grave(browser, COLOURS, without=without)]
     width(browser, NARROW)
-    theme(browser, "dark")  # and wait until the page has heard of its width
+    theme(browser, "dark")  # and wait until the page knows its new width
     found += [f"narrow dark {each}" for each in grave(browser, SIZES, without=without)]
     theme(browser, "light")
     return [*found, *(f"narrow light {each}" for each in grave(browser, SIZES, without=without))]
@@ -117,7 +118,7 @@ class TestEveryPage:
 
 class TestSigningIn:
     def test_is_fit_for_all_people(self, at_rest: Chrome, live_server, settings) -> None:
-        """The password's page with a provider's button, the code's, and the one that sets a second factor up."""
+        """The password page with a provider's button, the code's page, and the page that sets a second factor up."""
         settings.SECOND_FACTOR = "optional"
         settings.OIDC = Oidc("https://id.example.org", "carillon", "secret", "Example ID")
         operator = User.objects.get(username="root")

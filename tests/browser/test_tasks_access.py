@@ -27,7 +27,7 @@ class TestAccess:
         walk = Walk(browser)
         walk.click("Jobs", within="#nav-sidebar")
         walk.click("close-books")
-        walk.reads("it takes the right to see payloads")
+        walk.reads("you need the right to see payloads")
         words = {element.text.strip() for element in browser.find_elements(By.CSS_SELECTOR, "a, button")}
         assert not words & {"Pause", "Run now", "Cancel", "Delete", "Save"}
         assert walk.clicks <= MAX_CLICKS

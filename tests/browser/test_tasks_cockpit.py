@@ -26,7 +26,7 @@ def job() -> Job:
 
 
 def pick(walk: Walk, name: str, moment: datetime) -> None:
-    """Set a picker of a date and time, which each language of a browser types otherwise."""
+    """Set a picker of a date and time: its typed form differs with the browser's language."""
     field = walk.shown(f"#dialog input[name={name}]")
     walk.browser.execute_script("arguments[0].value = arguments[1]", field, f"{moment:%Y-%m-%dT%H:%M:%S}")
 
@@ -63,7 +63,7 @@ class TestAJobsPage:
         assert not Trigger.objects.exists()
         walk.type("#dialog textarea[name=payload]", '{"sleep_ms": 7}')
         confirm(walk)
-        walk.reads("Fired once more with a payload of its own.")
+        walk.reads("Fired once more with its own payload.")
         assert Trigger.objects.get().payload == {"sleep_ms": 7}
         assert walk.clicks <= MOST_CLICKS
 

@@ -90,6 +90,6 @@ class TestAKey:
         walk.press("#result_list tbody th a")
         walk.click("Rotate")
         walk.click("Rotate", within="#dialog")
-        walk.reads("copy it now, for it is shown this once")
+        walk.reads("copy it now, it is shown only once")
         assert ApiKey.objects.filter(expires_at=None).count() == 1
         assert walk.clicks <= MAX_CLICKS

@@ -1,4 +1,4 @@
-"""Tasks with failures of one kind: their jobs are paused until somebody has looked, or they are dismissed."""
+"""Tasks with failures of one kind: their jobs are paused until a person has looked, or they are dismissed."""
 
 from jobs.models import Operation, Trigger
 from tests import factories

@@ -28,7 +28,7 @@ def focused(browser: Chrome) -> WebElement:
 
 
 def tab_to(browser: Chrome, text: str) -> WebElement:
-    """Press Tab until what says ``text`` has the focus."""
+    """Press Tab until the element that says ``text`` has the focus."""
     for _ in range(MAX_TABS):
         press(browser, Keys.TAB)
         if text in (focused(browser).text or focused(browser).get_attribute("aria-label") or ""):

@@ -78,9 +78,9 @@ class TestAWorkflow:
         walk.reads("approved", within="#tasks")
         walk.press("#task-approved")
         walk.reads("It waits for the signal approved", within="#task-panel")
-        walk.click("Give", within="#task-panel")
+        walk.click("Send", within="#task-panel")
         walk.press("#dialog button[type=submit]")
-        walk.reads("Gave the signal approved.")
+        walk.reads("Sent the signal approved.")
         [row] = claim_due()
         assert key_of(row.id) == "send"
 

@@ -1,4 +1,4 @@
-"""A walk through the console: what an operator clicks and types to get a task done, with the clicks counted."""
+"""A walk through the console: an operator's clicks and typing to get a task done, with the clicks counted."""
 
 from collections.abc import Callable
 
@@ -8,9 +8,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-#: Two cores may be at much else meanwhile.
+#: Two cores may have much other work meanwhile.
 PATIENCE_SECONDS = 30
-#: Whether a select2 shows what the whole term found: results of before are replaced, maybe under the pointer.
+#: Whether a select2 shows the results for the whole term: earlier results are replaced, maybe under the pointer.
 _HAS_FOUND = """
     return django.jQuery.active === 0
         && performance.getEntriesByType("resource").some((entry) => entry.name.split(/[?&]/).includes(arguments[0]));
@@ -26,12 +26,14 @@ class Walk:
 
     def click(self, text: str, *, within: str = "body") -> None:
         """Click the link or button that says ``text``, beside an icon or not. ``within``: a CSS selector."""
-        inside = self.browser.find_element(By.CSS_SELECTOR, within)
         says = f"contains(normalize-space(.), '{text}')"
-        self._click(lambda: inside.find_elements(By.XPATH, f".//a[{says}] | .//button[{says}]"), text)
+        wanted = f".//a[{says}] | .//button[{says}]"
+        self._click(
+            lambda: self.browser.find_element(By.CSS_SELECTOR, within).find_elements(By.XPATH, wanted), text
+        )
 
     def press(self, selector: str) -> None:
-        """Click what the CSS selector finds."""
+        """Click the element that the CSS selector finds."""
         self._click(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), selector)
 
     def type(self, selector: str, text: str) -> None:
@@ -50,8 +52,12 @@ class Walk:
         self.reads(text, within=".select2-selection__rendered")
 
     def shown(self, selector: str) -> WebElement:
-        """What the CSS selector finds, once it is displayed."""
-        return self._displayed(lambda: self.browser.find_elements(By.CSS_SELECTOR, selector), selector)
+        """The element that the CSS selector finds, once it is displayed."""
+        found: WebElement = self._wait().until(
+            lambda browser: _displayed(browser.find_elements(By.CSS_SELECTOR, selector)),
+            f"{selector!r} is not displayed",
+        )
+        return found
 
     def reads(self, text: str, *, within: str = "body") -> None:
         """Wait until the page shows ``text``."""
@@ -69,18 +75,21 @@ class Walk:
             raise AssertionError(f"{text!r} is not in {within} of {at}, which reads:\n{read}") from error
 
     def _click(self, find: Callable[[], list[WebElement]], what: str) -> None:
-        self._displayed(find, what).click()
-        self.clicks += 1
+        def click(_: Chrome) -> bool:
+            if element := _displayed(find()):
+                element.click()  # if it was replaced since, nothing was clicked, and the wait goes on
+            return element is not None
 
-    def _displayed(self, find: Callable[[], list[WebElement]], what: str) -> WebElement:
-        found: WebElement = self._wait().until(
-            lambda _: next((element for element in find() if element.is_displayed()), False),
-            f"{what!r} is not displayed",
-        )
-        return found
+        self._wait().until(click, f"{what!r} is not displayed")
+        self.clicks += 1
 
     def _wait(self) -> WebDriverWait:
         # Fragments are replaced while one looks.
         return WebDriverWait(
             self.browser, PATIENCE_SECONDS, ignored_exceptions=(StaleElementReferenceException,)
         )
+
+
+def _displayed(found: list[WebElement]) -> WebElement | None:
+    """The first of them that is displayed."""
+    return next((element for element in found if element.is_displayed()), None)

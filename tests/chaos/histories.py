@@ -55,7 +55,7 @@ def executed(
     start = at.timestamp() + late
     took = max(job.seconds, 0.01) if seconds is None else seconds
     key = f"job:{job.job_id}:scheduled_for:{at.isoformat()}"
-    # As unlikely to come twice as the receiver's own number.
+    # As unlikely to come twice as the receiver's own number is.
     delivery = hash((job.job_id, at, start, attempt, fence, trigger))
     return [
         Started(

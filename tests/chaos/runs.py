@@ -10,7 +10,7 @@ from tests.chaos.histories import T0, a_job, a_run
 from tests.chaos.tales import BEGINS, GOOD, INNER, STORIES, TALES, TIMED, Story, Tale
 from tests.chaos.telling import ToldRun, a_workflow, executions
 
-#: That of the run whose list has five items.
+#: The number of the run whose list has five items.
 NUMBERS = {"listed": 4}
 _ALL_TALES = {**TALES, **INNER}
 
@@ -23,7 +23,7 @@ def a_run_of(
     story: Story | None = None,
     tales: list[Tale] | None = None,
 ) -> list[Record]:
-    """One run of a workflow of the load, with what the API said of it and with both readings of the ledger."""
+    """One run of a workflow of the load, with the API's answers about it and with both readings of the ledger."""
     told = tales or (
         [Tale(story=story)] if story is not None else _ALL_TALES.get(name) or [Tale(story=STORIES[name])]
     )
@@ -31,7 +31,7 @@ def a_run_of(
 
 
 def runs_of_schedule(name: str, *, without: Sequence[float] = ()) -> list[Record]:
-    """Each run of a workflow that a schedule begins, but for those of these instants."""
+    """Each run of a workflow that a schedule begins, except those of these instants."""
     found: list[Record] = []
     for nth, (begins, late) in enumerate(TIMED[name]):
         if begins in without:
@@ -48,8 +48,9 @@ def of_task(unit: str) -> Callable[[Record], bool]:
 
 
 def seen(records: list[Record], *, reading: int | None = None, of: str = "", **changes: Any) -> list[Record]:
-    """The history with something else in the ledger's last words, of one ``reading`` or of both, of all runs or ``of``
-    one; a change of a task is one of its entry.
+    """The history with something else in the ledger's last words.
+
+    The change is in one ``reading`` or in both, of all runs or ``of`` one. A change of a task is one of its entry.
     """
     return [
         _changed(line, changes)
@@ -83,8 +84,9 @@ def moment(seconds: float) -> datetime:
 
 
 def tales(name: str, nth: int = 0, *, drop: tuple[str, ...] = (), **changes: Any) -> list[Tale]:
-    """Those of a workflow, one of them told otherwise: executions (``each_3``: of ``each:3``), or a field of ``Tale``.
-    ``drop``: what was not executed.
+    """The tales of a workflow, one of them told otherwise.
+
+    ``changes``: executions (``each_3``: of ``each:3``), or a field of ``Tale``. ``drop``: units that were not executed.
     """
     fields = {key: changes.pop(key) for key in list(changes) if key in Tale.__dataclass_fields__}
     told = list(_ALL_TALES[name])
@@ -130,11 +132,11 @@ def again(
 
 
 def unread(line: Record) -> bool:
-    """Whether it is what the ledger said at the end."""
+    """Whether the line is one of the ledger's last words."""
     return isinstance(line, RunSeen) and line.reading > 0
 
 
 def history(name: str, *, more: Any = (), **how: Any) -> list[Record]:
-    """A run beside a job, and the faults of ``more``; of a workflow that has a schedule all of its runs."""
+    """A run beside a job, and the faults of ``more``; for a workflow that has a schedule, all of its runs."""
     found = runs_of_schedule(name, **how) if name in TIMED else a_run_of(name, **how)
     return a_run(a_job(), more=[*found, *more])

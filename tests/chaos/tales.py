@@ -1,4 +1,4 @@
-"""What came of runs of the load's workflows in a sound system, told task by task."""
+"""The course of runs of the load's workflows in a sound system, told task by task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from chaos.load.workflows import FAN
 
 #: When a run begins, in seconds after the start.
 BEGINS = 10.0
-#: By task (of an item of a map with its place), each execution: seconds after the run began, and the answer.
+#: By task (by item of a map, with its place), each execution: seconds after the run began, and the answer.
 Story = Mapping[str, list[tuple[float, int]]]
 GOOD = 200
 
@@ -16,11 +16,11 @@ GOOD = 200
 class Tale:
     """A generation of a run.
 
-    ``waits``: when each was over, and in which state. ``ends``: of tasks that were not executed the state and why,
-    where that is not that they were skipped; later on of all such tasks. ``calls``: verb, when, and the task
-    that is meant. ``retry``: when the next generation was asked for, and how. ``state``: the run's, if no task's, and
-    ``reason``: why it was cancelled. ``inner``: of tasks that are inner runs, when each began and its own tale, told
-    from then on.
+    ``waits``: when each wait was over, and in which state. ``ends``: state and reason of tasks that were not executed;
+    in the first generation without those that were skipped, later on of all such tasks. ``calls``: verb, when, and the
+    task that is meant. ``retry``: when the next generation was asked for, and how. ``state``: the run's, if it does not
+    follow from its tasks, and ``reason``: why it was cancelled. ``inner``: for tasks that are inner runs, when each
+    began and its own tale, told from then on.
     """
 
     story: Story
@@ -106,7 +106,7 @@ _WAITING = Tale(
     },
     calls=[("signal", 1.5, "paid"), ("approve", 2.5, "granted"), ("refuse", 3.5, "refused")],
 )
-#: Of runs that callers have to do with, each generation.
+#: For each run that callers act on, its generations.
 TALES: dict[str, list[Tale]] = {
     "waits": [_WAITING],
     "listed": [
@@ -200,7 +200,7 @@ _OVERDUE = Tale(
     reason="outer",
 )
 _CANCELLED = dict.fromkeys(("after", "mend"), ("cancelled", "requested"))
-#: Of runs with inner runs.
+#: Runs with inner runs.
 INNER: dict[str, list[Tale]] = {
     "nested": [
         Tale(
@@ -255,7 +255,8 @@ INNER: dict[str, list[Tale]] = {
         )
     ],
 }
-#: When runs of schedules begin and those of them that wait for the one before, in seconds after the start.
+#: For runs of schedules: when each begins, in seconds after the start, and how many seconds it waits for the one
+#: before.
 TIMED: dict[str, list[tuple[float, float]]] = {
     "dropping": [(1.75, 0.0), (19.75, 0.0), (39.75, 0.0)],
     "lining": [(4.75, 0.0), (6.75, 1.3), (34.75, 0.0), (36.75, 1.3)],

@@ -1,4 +1,4 @@
-"""Tells runs: the lines of their calls and executions, then what the ledger says."""
+"""Tells runs: the lines of their calls and executions, then the words of the ledger."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ def _with_inner(workflow: WorkflowMade) -> Iterator[WorkflowMade]:
 
 
 class ToldRun:
-    """Tells a run: the lines of its calls and executions, then what the ledger says."""
+    """Tells a run: the lines of its calls and executions, then the words of the ledger."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ToldRun:
         outer: tuple[str, str] | None = None,
         given: Mapping[str, Any] | None = None,
     ) -> None:
-        """``outer``: of an inner run the outer one, and the trigger of the task; ``given``: what that gives."""
+        """``outer``: for an inner run, the outer one and the task's trigger; ``given``: the values it is given."""
         self.name, self.number, self.workflow = name, number, a_workflow(name)
         self.begins, self.outer, self.given = begins, outer, {"number": number, **(given or {})}
         #: By task, the inner runs that it began so far.
@@ -63,7 +63,7 @@ class ToldRun:
     def records(self, tales: Sequence[Tale]) -> list[Record]:
         lines: list[Record] = [*_with_inner(self.workflow)]
         lines += [] if self.workflow.schedule or self.outer else [self._asked()]
-        # A run that waits for another one is made when that has ended.
+        # A run that waits for another one is made when the other has ended.
         first = min(late for found in tales[0].story.values() for late, _ in found)
         self.created_at = self.begins_at + first - 0.05
         for nth, tale in enumerate(tales):
@@ -141,7 +141,7 @@ class ToldRun:
         return f"{self.name}/{task}@{(at or self.at).isoformat()}"
 
     def _carried(self, line: Started, unit: str) -> list[Record]:
-        """What a request carried, or the effect that it had."""
+        """The values that a request carried, or the effect that it had."""
         task, _, nth = unit.partition(":")
         made = self.workflow.tasks[task]
         if made["target"] == "once":
@@ -231,7 +231,7 @@ class ToldRun:
         return inner | ({} if nth else {"attempts": self.attempts.get(unit, 0)})
 
     def _map(self, tale: Tale, task: str) -> dict[str, Any]:
-        """Of a map its items too; of one that goes on those that it has already."""
+        """The entry of a map, with its items; an item that is not executed again keeps its entry."""
         units = [f"{task}:{nth}" for nth in range(self._size(task))]
         begun = any(unit in tale.story for unit in units)
         if not begun:
@@ -260,7 +260,7 @@ def executions(
     first: int = 0,
     **facts: Any,
 ) -> list[Record]:
-    """The lines of a task's executions, or of an item's, so many seconds after the run began; ``first`` had come."""
+    """The lines of a task's (or an item's) executions, by seconds after the run began; ``first`` came before."""
     task, _, nth = unit.partition(":")
     place = timedelta(microseconds=int(nth or 0))
     job = a_job(f"{workflow.name}/{task}", seconds=workflow.tasks[task]["seconds"])

@@ -18,7 +18,7 @@ from chaos.load.workflows import runs as runs_of_workflows
 from tests.chaos.histories import a_job
 from tests.chaos.telling import PLANS, a_workflow
 
-#: What the API answers, one call after the other.
+#: The API's answers, one call after the other.
 Answers = list[int]
 
 

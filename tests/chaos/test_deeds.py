@@ -1,4 +1,4 @@
-"""What the load does to runs, each call put down as it was answered."""
+"""The load's deeds to runs: each call is put down as it was answered."""
 
 import random
 import threading

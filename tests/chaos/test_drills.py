@@ -1,4 +1,4 @@
-"""The drills fit the playbooks and the rules; that each can be carried out, `make drill` shows."""
+"""The drills fit the playbooks and the rules. `make drill` shows that each can be carried out."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from chaos.drill.prometheus import waits_seconds
 from stage.processes import PROJECT_DIR
 
 PLAYBOOKS = PROJECT_DIR / "docs" / "playbooks"
-#: It answers no alert, and begins with a backup: docs/operations.md tells of it.
+#: The restore answers no alert, and begins with a backup: docs/operations.md tells of it.
 NO_DRILL = {"README", "restore"}
 
 

@@ -1,4 +1,4 @@
-"""The judge's model of a graph, held against the engine: what it says of random graphs is what comes of them."""
+"""The judge's model of a graph, checked against the engine: random graphs end as the model says."""
 
 import random
 from functools import partial

@@ -135,7 +135,7 @@ class TestAnothersCalls:
     def test_show_nothing_when_they_are_few_or_none(self) -> None:
         assert kinds(a_run(JOB, more=attacked(count=99))) == {"slow api"}
         assert kinds(a_run(JOB, more=attacked(count=0))) == {"slow api"}
-        # They are timed beside no other fault.
+        # Probes are timed beside no other fault.
         assert judged(a_run(JOB, more=a_fault(25, 19, 45, affects=["bad"]))).passed
 
 

@@ -26,7 +26,7 @@ BEHIND = a_fault(27, 19, 25, clock_seconds=-3600)
 
 
 def moved(number: int, *, late: float, more) -> list:
-    """Every firing on time, but for one."""
+    """Every firing on time, except one."""
     records = without(a_run(JOB, more=more), delivered_at(firing(number)))
     return [*records, *executed(JOB, firing(number), late=late)]
 

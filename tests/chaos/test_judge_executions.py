@@ -56,7 +56,7 @@ class TestRepeated:
     def test_excuses_what_was_claimed_by_a_worker_that_froze_before_its_request_left(
         self, number, claimed, passes
     ):
-        """It comes under its old fence, after that of the worker which took over; a dead worker sends no more."""
+        """The request has its old fence and comes after that of the worker that took over; a dead worker sends none."""
         records = without(a_run(JOB, more=a_fault(number, 20.05, 30)), delivered_at(firing(2)))
         records += again(late=6.0, fence=2, attempt=2)
         records += executed(JOB, firing(2), late=10.1, fence=1, claimed=claimed)
@@ -80,7 +80,7 @@ class TestRepeated:
         records += executed(job, firing(2), late=5, status=500, fence=2, attempt=2)
         records += executed(job, firing(2), late=6, status=500, fence=3, attempt=3)
         assert ("executed twice" not in kinds(records)) == passes
-        # And the budget is one of two all the same.
+        # And the budget still allows two attempts.
         assert "executed twice" in kinds([*records, *again(job, late=7, fence=4, attempt=4)])
 
     @pytest.mark.parametrize(("number", "passes"), [(14, True), (8, False), (None, False)])
@@ -101,10 +101,10 @@ class TestRepeated:
 
 
 class TestPoison:
-    """Two jobs may kill six workers in all, and find the same trigger in hand each time."""
+    """Two jobs may kill six workers in all, and each of these may have claimed the same trigger."""
 
     def a_run_with(self, *kills):
-        """Workers killed so many seconds after the firing; between them nothing else befell the run."""
+        """Workers are killed so many seconds after the firing; between the kills nothing else happened to the run."""
         killer = a_job("killer", target="poison", schedule={"type": "once", "run_at": "2027-01-01T00:00:00Z"})
         crashes = [
             executed(killer, firing(2), late=late, fence=n, attempt=n) for n, late in enumerate(kills, 1)

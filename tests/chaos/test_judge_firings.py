@@ -86,12 +86,12 @@ class TestLost:
     def test_lets_a_firing_wait_in_line_while_the_line_moves(self):
         job = a_job(overlap_policy="queue", every=5, seconds=4)
         line = without(a_run(job), lambda r: getattr(r, "scheduled_for", START) >= firing(5, every=5))
-        # Each of the first four begins 10 s after the one before it; the fourth is at work as the log is read.
+        # Each of the first four begins 15 s after the one before it; the fourth is at work as the log is read.
         line = [r for r in line if not isinstance(r, Started | Ended)]
         for n in range(1, 5):
             line += executed(job, firing(n, every=5), late=10.0 * n, seconds=4 if n < 4 else 8)
         assert judged([*line, *executed(job, firing(5, every=5), late=31)]).passed
-        # One that was passed over is lost, however long the line.
+        # A firing that was passed over is lost, however long the line.
         skipped = without(line, delivered_at(firing(3, every=5)))
         assert "lost" in kinds(skipped)
 
@@ -194,7 +194,7 @@ class TestStops:
         assert kinds([*lost, self.PAUSE, self.RESUME]) == {"lost"}
 
     def test_requires_what_fell_due_long_enough_before(self):
-        """As long as a firing may take: in calm two seconds and its work, in a fault what that may cost."""
+        """As long as a firing may take: in calm two seconds and its work, in a fault as long as that may delay it."""
         job = a_job(seconds=3)
         before = without(a_run(job), lambda line: getattr(line, "scheduled_for", START) > firing(1))
         soon = Called(job_id="job", verb="pause", requested_at=T0 + 24, acknowledged_at=T0 + 24.1)

@@ -49,7 +49,7 @@ class TestASoundRun:
 
     @pytest.mark.parametrize("name", INNER)
     def test_is_asked_for_under_its_number(self, name: str) -> None:
-        """Its inner runs are not: nobody but its tasks begins them."""
+        """Its inner runs are not asked for: only its tasks begin them."""
         assert "phantom" in kinds(without(history(name), lambda line: isinstance(line, RunAsked)))
 
 
@@ -237,7 +237,7 @@ class TestAnInput:
         assert kinds(given(records, MID, number=2)) == {"value"}
 
     def test_is_that_of_the_present_start(self) -> None:
-        """Of what a retry keeps it is the one that was kept."""
+        """The value of a task that a retry keeps is the one that was kept."""
         assert kinds(given(history("redone"), THIRD, begin=4711)) == {"value"}
 
     def test_is_what_its_tasks_carry(self) -> None:
@@ -262,7 +262,7 @@ class TestAResult:
         assert kinds(carrying(records, "after", **{"mid.deep.work": end.delivery})) == {"value"}
 
     def test_is_that_of_the_last_run(self) -> None:
-        """After a retry not what the one before had come to."""
+        """After a retry it is not the result of the run before."""
         records = history("redone")
         weak = [line.delivery for line in records if of_task("weak")(line) and isinstance(line, Started)]
         assert len(weak) == 4
@@ -281,7 +281,7 @@ class TestAResult:
 
 
 class TestAClockThatWasSet:
-    """The database's: by it an inner run has the moment at which it began."""
+    """The database's clock: an inner run has from it the moment at which it began."""
 
     def test_makes_no_run_early_that_began_when_its_instant_came_once_more(self) -> None:
         """The clock had been there five seconds before, when it was ahead."""
@@ -289,6 +289,13 @@ class TestAClockThatWasSet:
         for name in INNER:
             verdict = judged([*history(name), *ahead])
             assert verdict.passed, verdict.breaches
+
+    def test_leaves_a_run_with_the_start_that_began_it(self) -> None:
+        """The clock had been past it, and past the retry that began it, before."""
+        ahead = a_fault(27, BEGINS - 6, BEGINS - 4, clock_seconds=90)
+        for name in INNER:
+            found = judged([*history(name), *ahead]).breaches
+            assert not [breach for breach in found if "/" in breach.job]
 
     def test_makes_no_run_early_that_began_while_it_was_behind(self) -> None:
         behind = a_fault(27, BEGINS + 0.13, BEGINS + 0.7, clock_seconds=-3600)

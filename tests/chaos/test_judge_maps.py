@@ -37,7 +37,7 @@ class TestASoundRun:
         alone = judged(a_run(a_job())).firings
         assert judged(history("mapped")).firings - alone == 1 + 6 + 2
         assert judged(history("retried")).firings - alone == 5 + 3 + 3
-        # Where an item failed and the workflow halts, the first two.
+        # If an item failed and the workflow halts, only the first two.
         assert judged(history("listed")).firings - alone == (1 + 2) + 3
 
     def test_has_no_items_of_an_empty_list(self) -> None:
@@ -91,7 +91,7 @@ class TestAnItem:
         assert kinds(carrying(history("listed"), "each:3", item="4.2")) == {"value"}
 
     def test_is_of_the_same_list_as_the_others(self) -> None:
-        """Even where a fault had the list answered twice."""
+        """Even if a fault caused the list to be answered twice."""
         records = history("mapped", more=a_fault(1, BEGINS + 0.055, BEGINS + 0.056))
         second = again("mapped", "split", 0.08)
         number = second[0].delivery
@@ -125,7 +125,7 @@ class TestAnItem:
         assert verdict.excused["a task buried: a fault cost it its last attempt"] == 1
 
     def test_is_not_begun_where_another_one_failed_and_the_workflow_halts(self) -> None:
-        """Then the last ones may begin or not; where the workflow goes on all begin."""
+        """Then the last items may begin or not; if the workflow goes on, all begin."""
         first, last = tales("listed", drop=("each:3",), ends=_skipped(3, 4))
         story = {**last.story, "each:3": [(3.1, 200)], "each:4": [(3.12, 200)]}
         verdict = judged(history("listed", tales=[first, replace(last, story=story)]))

@@ -1,4 +1,4 @@
-"""The judge, fed faults that name whom they touch: nobody else may be late by them, nor excused by them."""
+"""The judge, fed faults that name the tenants they touch: no other tenant may be late by them, nor excused by them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def of(job_id: str, number: int) -> Callable[[Record], bool]:
 
 
 def late(job, seconds: float, *, number: int = 2, more: list[Record]) -> list[Record]:
-    """Both jobs' firings on time, but for one of ``job``."""
+    """Both jobs' firings on time, except one of ``job``."""
     records = without(a_run(JOB, VICTIM, more=more), of(job.job_id, number))
     return [*records, *executed(job, firing(number), late=seconds)]
 
@@ -82,7 +82,7 @@ class TestWhoIsNotTouched:
 
 
 class TestAFaultThatNamesWhomItTouches:
-    """It excuses nothing of the others."""
+    """It excuses nothing of the other tenants."""
 
     def missed(self, job) -> list[Record]:
         """One firing that was skipped as missed."""
@@ -111,7 +111,7 @@ class TestAFaultThatNamesWhomItTouches:
         assert again(VICTIM, 20) == set()
         assert again(VICTIM, 20, kills=False) == {"executed twice"}
 
-        # A handler that ends its process cuts short whatever ran beside it.
+        # A handler that ends its process cuts short all that ran beside it.
         assert again(JOB, 23) == set()
         assert again(JOB, 23, kills=False) == {"executed twice"}
 

@@ -94,13 +94,13 @@ class TestARetry:
         assert "lost" in kinds(last)
 
     def test_gives_a_task_its_whole_budget_once_more(self) -> None:
-        """A third attempt of a task that has two is no repetition then, and one without the retry is."""
+        """A third attempt of a task that has two is then no repetition; without the retry it is one."""
         more = tales("retried", 1, weak=[(1.7, 503), (2.8, 200)], after=[(2.83, 200)], close=[(2.86, 200)])
         assert judged(history("retried", tales=more)).passed
         assert "executed twice" in kinds([*history("retried"), *again("retried", "alarm", 1.5, fence=2)])
 
     def test_comes_no_sooner_than_it_was_asked_for(self) -> None:
-        """What was executed before is of the generation before, in which it was too much."""
+        """An execution before that belongs to the generation before, in which it was one too many."""
         assert "executed twice" in kinds(history("retried", tales=tales("retried", 1, weak=[(1.55, 200)])))
 
     def test_without_a_task_begins_what_comes_after_it(self) -> None:

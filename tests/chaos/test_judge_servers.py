@@ -1,4 +1,4 @@
-"""The judge, fed what standbys lacked and what the API answered when a disk was full."""
+"""The judge, fed the rows that standbys lacked, and the API's answers while a disk was full."""
 
 import pytest
 

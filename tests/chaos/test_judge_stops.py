@@ -25,7 +25,7 @@ class TestACancel:
         assert {"orphan", "task"} <= kinds(changed(history("called_off"), SECOND, **goes_on))
 
     def test_ends_it_within_two_seconds_and_what_was_at_work(self) -> None:
-        """Called at 4.8; an attempt of a second may go on that had begun."""
+        """The call came at 4.8; an attempt of a second that had begun may go on."""
 
         def ended(seconds: float) -> set[str]:
             records = changed(history("called_off"), SECOND, finished_at=at(seconds))
@@ -54,7 +54,7 @@ class TestACancel:
         late, inner = second.inner["inner"]
         going_on = replace(
             inner,
-            # The work was longer than it is; what comes after begins with its end.
+            # The work takes longer than otherwise; the task after it begins with its end.
             story={"work": [(0.05, 503), (3.2, 200)], "more": [(4.3, 200)]},
             ends={"held": ("cancelled", "requested")},
         )
@@ -90,7 +90,7 @@ class TestACancel:
 
 
 def nested_cancelled() -> list[Record]:
-    """While the run two deep is at work."""
+    """A cancel while the run two deep is at work."""
     whole = INNER["nested"][0]
     deep = Tale(
         story={"work": [(0.05, 200)]},
@@ -119,7 +119,7 @@ def nested_cancelled() -> list[Record]:
 
 class TestADeadline:
     def ended(self, seconds: float) -> list[Record]:
-        """The inner run and its outer one so late."""
+        """The inner run and its outer one end ``seconds`` after the outer one began."""
         late = {"finished_at": at(seconds)}
         records = changed(history("overdue"), FIRST, **late)
         return changed(records, "run1", inner=late, **late)

@@ -185,7 +185,7 @@ class TestAValue:
         assert kinds(without(records, lambda x: isinstance(x, Brought) and x.delivery == close)) == {"value"}
 
     def test_is_one_for_all_that_take_it(self):
-        """Even where a fault had the task answered twice."""
+        """Even if a fault caused the task to be answered twice."""
         records = history("fan", more=a_fault(1, BEGINS + 0.055, BEGINS + 0.056))
         second = executions(a_workflow("fan"), "split", "run1", AT, [(0.08, 200)], fence=2, attempt=2)
         records += [*second, Brought(delivery=second[0].delivery, values={"number": 1})]

@@ -58,7 +58,7 @@ class TestTheLoad:
 
     @pytest.mark.django_db
     def test_is_accepted_by_the_api_as_it_is_meant(self, job_types):
-        # Afresh, though another test may have imported it: importing is what registers its job types.
+        # Import it again, even if another test has imported it: the import registers its job types.
         sys.modules.pop("chaos.load.handlers", None)
         importlib.import_module("chaos.load.handlers")
         tenant = make_tenant()
@@ -90,7 +90,7 @@ class TestTheLoad:
             } == {key: task["inner"] for key, task in made.tasks.items()}
 
     def test_does_to_some_runs_of_a_workflow_what_is_done_to_every_second(self):
-        """Workflows take turns, and runs are numbered through: of an even number of them each would have its parity."""
+        """An even number of workflows, which take turns at numbered runs, would give each one runs of one parity."""
         begun = [plan for plan in workflow_plans() if not plan.schedule and not plan.is_inner]
         every = {deed.every for plan in begun for deed in plan.deeds} | {len(SIZES)}
         assert {gcd(len(begun), number) for number in every} == {1}

@@ -1,4 +1,4 @@
-"""What a verdict looks like."""
+"""The form of a verdict."""
 
 from io import StringIO
 from xml.etree import ElementTree

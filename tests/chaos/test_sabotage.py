@@ -1,7 +1,7 @@
-"""The suite can fail: what the judge says of runs in which the engine was broken on purpose.
+"""The suite can fail: the judge's findings in runs in which the engine was broken on purpose.
 
 The histories in ``recorded`` are of real clusters, cut to one job each: ``python -m chaos sabotage --keep
-tests/chaos/recorded`` makes them anew.
+tests/chaos/recorded`` makes them again.
 """
 
 import subprocess
@@ -29,7 +29,7 @@ RECORDED = Path(__file__).parent / "recorded"
 class TestSabotage:
     @pytest.mark.parametrize("name", SABOTAGES)
     def test_is_caught_by_the_judge(self, name):
-        """Of the control nothing is."""
+        """In the control nothing is caught."""
         verdict = judge(history.read(RECORDED / f"{name}.jsonl"))
         assert verdict.firings
         assert caught(SABOTAGES[name], verdict), verdict.summary
@@ -44,7 +44,7 @@ class TestSabotage:
     @pytest.mark.django_db
     @pytest.mark.parametrize("name", [name for name, each in SABOTAGES.items() if each.of_workflows])
     def test_is_a_change_to_the_present_functions(self, name):
-        """Made once: the second time the guard is not there."""
+        """It can be made once: the second time the guard is not there."""
         with connection.cursor() as cursor:
             shown = "SELECT pg_get_functiondef('carillon_settle_run(uuid)'::regprocedure)"
             cursor.execute(shown)

@@ -1,5 +1,7 @@
-"""The sabotages of workflows on the present functions of the database, without a cluster: what the engine then does is
-told as the receiver would, and judged. So a migration that takes the effect out of one of them is noticed.
+"""The sabotages of workflows on the present functions of the database, without a cluster.
+
+The actions of the engine are told as the receiver would tell them, and judged. So a migration that takes the effect out
+of one of the sabotages is noticed.
 """
 
 import time
@@ -19,13 +21,13 @@ from tests.chaos.telling import PLANS, a_workflow
 from tests.workflows.playing import begin, claim_due, finish, key_of, make_workflow
 
 FUNCTION = "carillon_settle_run(uuid)"
-#: How the judge may call what only comes of a machine that is busy.
+#: Kinds of breach that may come from a busy machine alone.
 OF_TIME = {"late"}
 
 
 @pytest.fixture
 def sabotage(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """In the database until the test is over."""
+    """The sabotage is in the database until the test is over."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_get_functiondef(%s::regprocedure)", [FUNCTION])
         [sound] = cursor.fetchone()
@@ -59,7 +61,7 @@ class Played:
         while under_way := under_way + self._claimed():
             row = under_way.pop(0)
             if Trigger.objects.get(id=row.id).fence != row.fence:
-                continue  # it is another claim's: this one has no end
+                continue  # another claim has it: this one has no end
             finish([row], lambda _: "succeeded")
             number = self._number(row)
             self.results[key_of(row.id)] = number

@@ -1,4 +1,4 @@
-"""The pieces of the stage, each by itself: the receiver as a process, what tends processes, clocks set apart."""
+"""The pieces of the stage, each by itself: the receiver as a process, the tending of processes, clocks set apart."""
 
 import os
 import shutil
@@ -79,7 +79,7 @@ class TestTheReceiver:
         assert [status(port, "target=flaky&failures=1", trigger="a") for _ in range(3)] == [503, 200, 200]
         assert status(port, "target=failing", trigger="b") == 500
         assert status(port, "target=refusing", trigger="c") == 400
-        # The end is written down when the answer is out: its client may be faster.
+        # The end is written down after the answer is out, so its client may be faster.
         lines = wait_until(
             lambda: len(lines := list(history.read(log))) == 10 and lines, timeout=10, what="the last end"
         )

@@ -23,7 +23,7 @@ URL = "http://carillon.test"
 
 
 class ApiAdapter(HTTPAdapter):
-    """Requests to Django's test client. ``faults`` are raised first, each instead or, ``after`` it, of its answer."""
+    """Requests to Django's test client. A call raises the first of ``faults``, ``before`` its answer or after it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ended:
 def carillon(
     api: ApiAdapter, owner: Caller, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """Runs a command with the owner's key; ``stdin`` is what it reads."""
+    """Runs a command with the owner's key; ``stdin`` is its input."""
     monkeypatch.setenv("CARILLON_URL", URL)
     monkeypatch.setenv("CARILLON_API_KEY", str(owner.token))
 

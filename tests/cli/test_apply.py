@@ -1,4 +1,4 @@
-"""``carillon apply`` and ``diff``: files, and what becomes of jobs."""
+"""``carillon apply`` and ``diff``: files, and their effect on jobs."""
 
 import json
 from pathlib import Path
@@ -76,7 +76,7 @@ class TestAJobThatWillNotFire:
         [
             ("cancelled", "a is cancelled and will not fire: delete it, then apply again."),
             ("paused", "a is paused and will not fire until it is resumed: The target answered 410 Gone."),
-            ("completed", "a is completed: its schedule has no firing left."),
+            ("completed", "a is completed: its schedule has no further firings."),
         ],
     )
     @pytest.mark.parametrize("command", ["apply", "diff"])
@@ -141,11 +141,11 @@ class TestBadFiles:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            (TWO.replace("name: b/c", "name: a"), "jobs.yaml:6: name → 'a' stands at"),
+            (TWO.replace("name: b/c", "name: a"), "jobs.yaml:6: name → 'a' repeats"),
             (TWO.replace("name: b/c", "title: b"), "jobs.yaml:6: name → Is required"),
             (TWO + "extra: 1\n", "jobs.yaml:9: extra → Unknown"),
             ("owner: x\njobs: {}\n", "jobs.yaml:2: jobs → Must be a list"),
-            ("owner: a,b=c\njobs: []\n", "owner → 'a,b=c' can be no label"),
+            ("owner: a,b=c\njobs: []\n", "owner → 'a,b=c' cannot be a label"),
             ("- 7\n", "jobs.yaml:1: A job is a mapping"),
             (TWO.replace('"0 2 * * *"', "* * * * *"), "needs quotes"),
             (TWO + "--- \nowner: other\njobs: []\n", "Several owners"),

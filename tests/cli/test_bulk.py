@@ -20,7 +20,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @pytest.fixture
 def beat(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """While the command waits a beat carries operations on, two jobs at a time; returns how long each wait was."""
+    """While the command waits, a beat carries operations on, two jobs at a time. Returns the length of each wait."""
     runner, waits = Runner(select), []
     monkeypatch.setattr(operations, "SLICE", 2)
 
@@ -201,7 +201,7 @@ class TestEditingMany:
             [name, "priority", "medium", "critical"] for name in "abc"
         ]
         assert f"{ended.id}: " in shown.err
-        assert "4 match; 3 would change and 1 would refuse; nothing was done." in shown.err
+        assert "4 match; 3 would change and 1 would be refused; nothing was done." in shown.err
         told = carillon(*line, "-o", "json").json
         assert (told["changed"], len(told["differences"])) == (3, 3)
         assert set(Job.objects.values_list("version", flat=True)) == {1}
@@ -242,7 +242,7 @@ class TestEditingMany:
     @pytest.mark.parametrize(
         ("line", "code", "words"),
         [
-            ((), 2, "Say what to change"),
+            ((), 2, "Give the changes"),
             (("--set", "priority"), 2, "FIELD=VALUE"),
             (("--set", "=3"), 2, "FIELD=VALUE"),
             (("--set", "schedule..cron=3"), 2, "FIELD=VALUE"),
@@ -349,7 +349,7 @@ class TestPullTypes:
             (("declare", "Count"), 1, "name → "),
             (("declare", "count", "--timeout", "0"), 1, "timeout_seconds → "),
             (("declare", "noop"), 1, "choose another name"),
-            (("declare", "../jobs"), 2, "no name of a job type"),
+            (("declare", "../jobs"), 2, "not the name of a job type"),
             (("delete", "count"), 3, "There is no such object."),
         ],
     )

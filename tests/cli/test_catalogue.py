@@ -16,7 +16,7 @@ NEW = ("jobs", "create", "a", "-t", "noop", "--every", "60")
 PREVIEW = ("preview", "--cron", "0 2 * * *")
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
 
-#: (row, command line, standard input, exit code, what standard error says: of which field, and what is right)
+#: (row, command line, standard input, exit code, words in standard error: the field, and the right value)
 CALLS: list[tuple[int, tuple[str, ...], str, int, tuple[str, ...]]] = [
     (1, (*NEW, "--payload", r'{"a": "\u0000"}'), "", REFUSED, ("payload.a", "remove it")),
     (1, (*NEW, "--payload", r'{"a\u0000": 1}'), "", REFUSED, ("payload", "remove it")),
@@ -55,16 +55,16 @@ CALLS: list[tuple[int, tuple[str, ...], str, int, tuple[str, ...]]] = [
      REFUSED, ("payload.headers", "Host")),
     (17, (*NEW, "--payload", '{"a": 1, "a": 2}'), "", USAGE, ("--payload", "comes twice")),
     (17, ("jobs", "create", "-f", "-"), "name: a\nname: b\n", USAGE, ("-:2",)),
-    (17, ("jobs", "create", "-f", "-"), BOMB, USAGE, ("aliases make too much of it",)),
-    (17, ("apply", "-f", "-"), BOMB, USAGE, ("aliases make too much of it",)),
+    (17, ("jobs", "create", "-f", "-"), BOMB, USAGE, ("aliases make the document too large",)),
+    (17, ("apply", "-f", "-"), BOMB, USAGE, ("aliases make the document too large",)),
     (17, ("jobs", "create", "-t", "noop", "--at", "2020-01-01T00:00:00Z"), "", REFUSED,
-     ("schedule.run_at", "a time to come")),
+     ("schedule.run_at", "a future time")),
     (17, ("jobs", "create", "a\u202eb", *NEW[3:]), "", REFUSED, ("name", "remove it")),
 ]  # fmt: skip
 
 
 def kept() -> dict[str, int]:
-    """But for what answers a repetition of the same request: the command sends an ``Idempotency-Key``."""
+    """Row counts without stored answers, which repeat a request: the command sends an ``Idempotency-Key``."""
     return {name: count for name, count in stored().items() if name not in ("Answer", "AnswerTally")}
 
 

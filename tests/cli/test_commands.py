@@ -1,4 +1,4 @@
-"""Commands that make one call or follow one list: what they send, print and end with."""
+"""Commands that make one call or follow one list: their requests, their output and their exit codes."""
 
 import json
 from pathlib import Path

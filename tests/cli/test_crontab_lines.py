@@ -1,4 +1,4 @@
-r"""Odd lines of crontabs, one by one: what is read, and what is said. After crontab(5) of cronie and of Vixie cron."""
+r"""Odd lines of crontabs, one by one: their reading and their messages. After crontab(5) of cronie and Vixie cron."""
 
 import pytest
 
@@ -50,7 +50,7 @@ SAID = [
     ("@Reboot a", "Fires when a machine starts"),
     ("@every_minute a", "Is BSD's"),
     ("@every_second a", "Is BSD's"),
-    ("@fortnightly a", "Is no schedule"),
+    ("@fortnightly a", "Is not a schedule"),
     ("~ * * * * a", "Each cron draws"),
     ("0~30 * * * * a", "Each cron draws"),
     ("0 0 1 * 1 a", "fires on either kind of day"),
@@ -59,7 +59,7 @@ SAID = [
     ("5/10 * * * * a", "crons differ on n/step"),
     ("0 1,5/2 * * * a", "crons differ on n/step"),
     ("0 0 * * * a%b", "is standard input"),
-    ("TZ=UTC\n0 0 * * * a", "TZ holds for commands alone"),
+    ("TZ=UTC\n0 0 * * * a", "TZ applies to commands only"),
     ("MAILTO=me\n0 0 * * * a", "nothing is mailed"),
     ("RANDOM_DELAY=5\n0 0 * * * a", "RANDOM_DELAY is left out"),
     ("0 0 * * * a", "read as UTC"),

@@ -1,4 +1,4 @@
-"""docs/cli.md, held to the commands there are; and what shells ask for."""
+"""docs/cli.md, checked against the commands; and the completion that shells ask for."""
 
 import os
 import re

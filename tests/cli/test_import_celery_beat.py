@@ -1,4 +1,4 @@
-"""``carillon import-celery-beat``: rows in tables as django-celery-beat 2 has them, and what becomes of each."""
+"""``carillon import-celery-beat``: rows in tables as django-celery-beat 2 has them, and the result of each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ INSERT INTO django_celery_beat_clockedschedule VALUES (1, '2090-01-01 00:00+01')
 
 @pytest.fixture
 def beat(db: None) -> Iterator[Any]:
-    """``beat(name="…", interval_id=1)`` adds a periodic task; ``beat.url`` is where they are."""
+    """``beat(name="…", interval_id=1)`` adds a periodic task; ``beat.url`` is the place of the tables."""
     settings = connection.settings_dict
     place = make_conninfo(
         host=settings["HOST"], port=settings["PORT"], user=settings["USER"], password=settings["PASSWORD"],
@@ -92,7 +92,7 @@ class TestImport:
         assert api.sent == []
         file = tmp_path / "jobs.yaml"
         file.write_text(printed.out)
-        # The team's queues are none of the tenant's own: an operator says that it may write to them.
+        # The team's queues are none of the tenant's own: an operator allows the tenant to write to them.
         refused = carillon("apply", "-f", str(file))
         assert refused.code == 1
         assert "payload.queue" in refused.err
@@ -108,9 +108,9 @@ class TestImport:
             ({"interval_id": 2}, "REFUSED: Every 5 microseconds"),
             ({"crontab_id": 2}, "REFUSED: 0 0 13 * 5: celery-beat fires where both"),
             ({"clocked_id": 2, "one_off": True}, "REFUSED: Was for 2020-01-01T00:00:00Z"),
-            ({"interval_id": 1, "one_off": True}, "REFUSED: Is to fire once"),
+            ({"interval_id": 1, "one_off": True}, "REFUSED: Fires once"),
             ({}, "REFUSED: Has no schedule"),
-            ({"interval_id": 1, "args": "[1"}, "REFUSED: args is no JSON"),
+            ({"interval_id": 1, "args": "[1"}, "REFUSED: args is not JSON"),
             ({"interval_id": 1, "kwargs": "[]"}, "REFUSED: kwargs must be a JSON object"),
             ({"interval_id": 1, "task": "celery.backend_cleanup"}, "REFUSED: celery.backend_cleanup is"),
             ({"interval_id": 1, "routing_key": "a.b"}, "REFUSED: Goes by exchange"),
@@ -133,6 +133,6 @@ class TestImport:
     ) -> None:
         elsewhere = beat.url.replace(SCHEMA, "pg_catalog")
         ended = carillon("import-celery-beat", "--database-url", elsewhere)
-        assert (ended.code, "No tables of django-celery-beat" in ended.err) == (2, True)
+        assert (ended.code, "has no tables of django-celery-beat" in ended.err) == (2, True)
         assert carillon("import-celery-beat", "--database-url", "mysql://x/y").code == 2
         assert carillon("import-celery-beat", "--database-url", "postgresql://127.0.0.1:9/x").code == 5

@@ -1,4 +1,4 @@
-"""``carillon import-crontab``: what becomes of each line, and what is said of it."""
+"""``carillon import-crontab``: the result of each line, and the message about it."""
 
 from pathlib import Path
 
@@ -73,9 +73,9 @@ class TestUserCrontabs:
         ("line", "words"),
         [
             (11, "REFUSED: @reboot: Fires when a machine starts"),
-            (12, "REFUSED: @sometimes: Is no schedule"),
+            (12, "REFUSED: @sometimes: Is not a schedule"),
             (16, "REFUSED: ~ 3 * * *: Each cron draws"),
-            (20, "REFUSED: Is no environment line"),
+            (20, "REFUSED: Is not an environment line"),
             (21, "REFUSED: Has no command before the first %"),
             (6, "note: MAILTO=ops@example.org: nothing is mailed"),
             (13, "note: 30 4 1,15 * 5: fires on either kind of day"),
@@ -110,7 +110,7 @@ class TestSystemCrontabs:
             "environment": {"SHELL": "/bin/sh"},
             "user": "root",
         }
-        assert f"{path}:3: REFUSED: Is no environment line, and does not have five fields" in printed.err
+        assert f"{path}:3: REFUSED: Is not an environment line, and does not have five fields" in printed.err
 
 
 class TestTheWholeWay:

@@ -58,7 +58,7 @@ class TestJobTypes:
             (("cap", "noop", "-1"), USAGE, "-1"),
             (("cap", "noop", "\u0664"), USAGE, "whole number"),
             (("cap", "nonesuch", "4"), NOT_FOUND, "no such object"),
-            (("pause", "..", "--reason", "x"), USAGE, "no name"),
+            (("pause", "..", "--reason", "x"), USAGE, "not the name"),
             (("pause", "noop"), USAGE, "reason"),
             (("pause", "noop", "--reason", "a\nb"), REFUSED, "reason → "),
         ],

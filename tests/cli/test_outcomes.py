@@ -1,4 +1,4 @@
-"""``carillon stats`` and ``attempts``: for people, for pipes, and what is refused."""
+"""``carillon stats`` and ``attempts``: for people, for pipes, and requests that are refused."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ def hour() -> datetime:
 
 @pytest.fixture
 def job(owner: Caller, hour: datetime) -> Job:
-    """Of ten firings of one hour one died, as did the one of the next."""
+    """A job: one of its ten firings of one hour died, as did its one firing of the next hour."""
     job = make_job(owner.tenant, name="nightly")
     for number, state in enumerate(["succeeded"] * 9 + ["dead"]):
         due = hour + number * MINUTE
@@ -101,7 +101,7 @@ class TestSparkline:
 class TestAttempts:
     @pytest.fixture
     def made(self, owner: Caller, job: Job) -> list[str]:
-        """Of the job one that succeeded; of another one that timed out, an hour ago, and one that failed."""
+        """One attempt of the job that succeeded; of another job one that timed out a minute ago and one that failed."""
         other = make_job(owner.tenant, job_type="webhook")
         made = [
             make_attempt(make_trigger(job, "succeeded"), "succeeded"),
@@ -148,14 +148,14 @@ class TestAttempts:
     def test_that_cannot_be_asked_for_are_refused(self, carillon: Command, api: ApiAdapter) -> None:
         refused = carillon("attempts", "--state", "succeeded")
         assert refused.code == 1
-        assert "Name a job as well" in refused.err
+        assert "Name a job, too" in refused.err
         assert "http_status" in carillon("attempts", "--http-status", "5xx").err
 
 
 class TestOutput:
     @pytest.fixture
     def spoke(self, job: Job) -> str:
-        """A trigger whose second attempt printed something, and whose third nothing."""
+        """A trigger whose second attempt printed something, and whose third printed nothing."""
         trigger = make_trigger(job, "dead")
         for number, output in ((1, "first\n"), (2, "second\x9b2J\u202e\n"), (3, None)):
             make_attempt(trigger, "failed", number=number, error_code="exception", output=output)
@@ -168,7 +168,7 @@ class TestOutput:
     def test_of_the_silent_is_nothing(self, carillon: Command, job: Job) -> None:
         ended = carillon("output", str(make_trigger(job, "dead").id))
         assert (ended.code, ended.out) == (0, "")
-        assert "Nothing was kept" in ended.err
+        assert "No output was kept" in ended.err
 
     def test_of_what_there_is_not_is_refused(self, carillon: Command, spoke: str) -> None:
         assert "no attempt 9" in carillon("output", spoke, "--number", "9").err

@@ -1,4 +1,4 @@
-"""``carillon tail``: every event once, whatever breaks; and the command as its users start it."""
+"""``carillon tail``: every event once, even if the server breaks off; and the command as its users start it."""
 
 import json
 import os
@@ -58,7 +58,7 @@ class TestTail:
         monkeypatch.setattr("carillon.client.pause", pause)
         ended = carillon("tail", "--after", "start", "--count", "4", "-o", "json", *way)
         assert (ended.code, named(ended.out)) == (0, [*names, "meanwhile"]), ended.err
-        assert "nothing will be missed" in ended.err
+        assert "no event will be missed" in ended.err
 
     def test_of_one_job_and_kind(self, carillon: Command, owner: Caller, names: list[str]) -> None:
         job = owner.get("/jobs/by-name/job-1").json()
@@ -92,7 +92,7 @@ class TestTheInstalledCommand:
     def test_follows_a_server_live(
         self, owner: Caller, live_server: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(streams, "QUIET_SECONDS", 0.2)  # so it sees soon that nobody reads any more
+        monkeypatch.setattr(streams, "QUIET_SECONDS", 0.2)  # so it sees soon that the reader is gone
         environment = {"CARILLON_URL": live_server.url, "CARILLON_API_KEY": str(owner.token)}
         owner.post("/jobs", noop_job(name="before"))
         command = [sys.executable, "-m", "carillon", "tail", "--after", "start", "--count", "2", "-o", "json"]

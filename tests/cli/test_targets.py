@@ -48,7 +48,7 @@ class TestTargets:
             (("pause", "a b", "--reason", "x"), REFUSED, "pattern → "),
             (("pause", HOST), USAGE, "reason"),
             (("pause", HOST, "--reason", "a\nb"), REFUSED, "reason → "),
-            (("pause", "..", "--reason", "x"), USAGE, "no host"),
+            (("pause", "..", "--reason", "x"), USAGE, "is not a host"),
             (("set", HOST), USAGE, "--rate"),
             (("set", HOST, "--rate", "fast"), USAGE, "a number"),
             (("set", HOST, "--rate", "9" * 30), REFUSED, "rate_per_second → "),

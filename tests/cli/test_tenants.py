@@ -1,4 +1,4 @@
-"""``carillon tenants`` and ``keys``: with a key of the installation, and what is refused."""
+"""``carillon tenants`` and ``keys``: with a key of the installation, and requests that are refused."""
 
 import pytest
 
@@ -58,8 +58,8 @@ class TestTenants:
             (("update", "nobody", "--set", "weight=1"), NOT_FOUND, "no such object"),
             (("create", "No Slug"), REFUSED, "slug → "),
             (("list", "--status", "gone"), REFUSED, "status → "),
-            (("show", ".."), USAGE, "no part of a path"),
-            (("suspend", ""), USAGE, "no part of a path"),
+            (("show", ".."), USAGE, "cannot be part of a path"),
+            (("suspend", ""), USAGE, "cannot be part of a path"),
         ],
     )
     def test_are_left_alone_where_that_is_wrong(
@@ -102,7 +102,7 @@ class TestKeys:
             (("create", "acme", "k", "--rate-per-second", "many"), USAGE, "rate-per-second"),
             (("create", "nobody", "k"), NOT_FOUND, "no such object"),
             (("revoke", "acme", "aaaaaaaaaaaa"), NOT_FOUND, "no such object"),
-            (("revoke", "acme", ""), USAGE, "no part of a path"),
+            (("revoke", "acme", ""), USAGE, "cannot be part of a path"),
         ],
     )
     def test_are_not_made_where_that_is_wrong(

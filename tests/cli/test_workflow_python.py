@@ -1,4 +1,4 @@
-"""``carillon.workflows``: what a program describes is what ``workflows apply`` writes."""
+"""``carillon.workflows``: a workflow that a program describes is the one that ``workflows apply`` writes."""
 
 import json
 import subprocess
@@ -86,10 +86,10 @@ class TestOptions:
         for wrong in (datetime(2030, 1, 31, tzinfo=UTC), float("nan"), {1, 2}):
             workflow = Workflow("etl")
             workflow.task("load", payload={"body": [{"day": wrong}]})
-            with pytest.raises(TypeError, match=r"^tasks\.load\.payload\.body\.0\.day: .* is no JSON\."):
+            with pytest.raises(TypeError, match=r"^tasks\.load\.payload\.body\.0\.day: .* is not JSON\."):
                 workflow.to_yaml()
         etl.task("load", payload={"body": {1: 2}})
-        with pytest.raises(TypeError, match=r"^tasks\.load\.payload\.body: a name is a text, not 1\."):
+        with pytest.raises(TypeError, match=r"^tasks\.load\.payload\.body: a name must be a text, not 1\."):
             etl.to_yaml()
 
 
@@ -112,7 +112,7 @@ class TestEdges:
     def test_join_tasks_of_one_workflow_only(self, etl: Workflow, tasks: list[Task]) -> None:
         other = Workflow("other").task("load", job_type="noop")
         for join in (lambda: tasks[0] >> other, lambda: other.on_failure >> tasks[0]):
-            with pytest.raises(ValueError, match=r"is of workflow \w+, not of \w+\."):
+            with pytest.raises(ValueError, match=r"belongs to workflow \w+, not to \w+\."):
                 join()
         assert edges(etl) == []
 
@@ -129,7 +129,7 @@ class TestEdges:
         assert edges(etl) == []
 
     def test_keys_come_once(self, etl: Workflow, tasks: list[Task]) -> None:
-        with pytest.raises(ValueError, match="Workflow etl has a task a already"):
+        with pytest.raises(ValueError, match="Workflow etl already has a task a"):
             etl.task("a")
 
 
@@ -159,7 +159,9 @@ class TestReferences:
 
     def test_of_another_workflow_are_refused(self, etl: Workflow) -> None:
         etl.task("load", payload={"rows": Workflow("other").task("extract").result})
-        with pytest.raises(ValueError, match=r"^tasks\.load\.payload\.rows: extract\.result is of another"):
+        with pytest.raises(
+            ValueError, match=r"^tasks\.load\.payload\.rows: extract\.result belongs to another"
+        ):
             etl.to_yaml()
 
 

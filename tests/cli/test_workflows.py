@@ -10,7 +10,7 @@ from jobs.models import Workflow, WorkflowRun
 from tests.cli.conftest import Command
 from tests.workflows.playing import claim_due, finish, key_of
 
-# What follows from the end of a task is decided at a commit.
+# The consequences of a task's end are decided at a commit.
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ETL = """
@@ -34,7 +34,7 @@ def etl(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """While a command waits a worker does what is due, one task after the other; it succeeds unless this says else."""
+    """While a command waits, a worker carries out due tasks, one by one; each succeeds unless this says otherwise."""
     ends: dict[str, str] = {}
 
     def work(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What several cluster tests share: a receiver, seeded chance, and servers of the file's own, which it may kill."""
+"""Fixtures of several cluster tests: a receiver, seeded chance, and servers of a file's own, which it may kill."""
 
 import os
 import random
@@ -65,7 +65,7 @@ def slow_receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def rng() -> random.Random:
-    """Printed where a test fails; ``SEED`` repeats one."""
+    """Its seed is printed where a test fails; ``SEED`` repeats one."""
     seed = int(os.environ.get("SEED") or random.randrange(2**32))
     print(f"SEED={seed}")
     return random.Random(seed)

@@ -18,7 +18,7 @@ class Crew:
     def __init__(
         self, stage: Stage, *, beats: int, workers: int, pool: str = "prefork", directory: Path = PROJECT_DIR
     ) -> None:
-        """``directory``: whose code the members run; set it anew for those that are started from then on."""
+        """``directory``: the members run its code; set it again for members that are started from then on."""
         self._stage, self._pool, self.directory = stage, pool, directory
         self.beats = [f"beat{number + 1}" for number in range(beats)]
         self.workers = [f"worker{number + 1}" for number in range(workers)]
@@ -39,7 +39,7 @@ class Crew:
             kill_tree(process.pid)
 
     def start(self, name: str) -> int:
-        """Its pid."""
+        """Start the member; returns its pid."""
         argv = (
             BEAT
             if name in self.beats
@@ -83,11 +83,11 @@ class Crew:
         return next((name for name in self.beats if self._processes[name].pid == pid), None)
 
     def pids(self) -> list[int]:
-        """Of those that run."""
+        """The pids of the members that run."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def ended(self) -> list[str]:
-        """Those that ended by themselves."""
+        """The members that ended by themselves."""
         return [name for name, process in self._processes.items() if process.poll() is not None]
 
     def _signal(self, name: str, number: signal.Signals) -> None:

@@ -14,7 +14,7 @@ EXTRACTS = ("extract_1", "extract_2", "extract_3")
 ROWS = "rows"
 #: All tasks that have a handler here.
 HANDLED = (*EXTRACTS, "transform", ROWS, "report", "alert")
-#: A crash is charged to whoever was claimed alone; nobody here is to be buried for that.
+#: A crash is charged to a trigger that was claimed alone; no trigger here may be buried for that.
 _RETRY = {"max_attempts": 50, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
 
 

@@ -34,14 +34,14 @@ def heedless(ctx: Context, payload: dict) -> None:
 
 @job_type("test.unreachable", timeout_seconds=600)
 def unreachable(ctx: Context, payload: dict) -> None:
-    # As in a C call that never returns to the interpreter.
+    # Like a C call that never returns to the interpreter.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     time.sleep(600)
 
 
 @job_type("test.hogs", timeout_seconds=600)
 def hogs(ctx: Context, payload: dict) -> None:
-    """Hold the interpreter for some ``seconds``: each letter more doubles what the expression takes."""
+    """Hold the interpreter for some ``seconds``: each further letter doubles the time that the expression takes."""
     length, took = 18, 0.0
     while took < 0.2:
         length += 1
@@ -59,7 +59,7 @@ def _match(length: int) -> float:
 
 @job_type("test.hogs_for_ever", timeout_seconds=2)
 def hogs_for_ever(ctx: Context, payload: dict) -> None:
-    # As a C extension that never releases the interpreter, and no signal reaches.
+    # Like a C extension that never releases the interpreter, and that no signal reaches.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
     ctypes.PyDLL(None).sleep(600)
 

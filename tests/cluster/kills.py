@@ -24,7 +24,7 @@ LEASE_SECONDS = 45
 
 
 class Schedule:
-    """What the API acknowledged: created_at and period of each job."""
+    """The jobs that the API acknowledged: created_at and period of each."""
 
     def __init__(self, stage: Stage, receiver: Receiver) -> None:
         key = stage.create_tenant()
@@ -91,7 +91,7 @@ def kill_workers(stage: Stage, rng: random.Random) -> None:
 def judge(
     schedule: Schedule, receiver: Receiver, stage: Stage, *, horizon: float
 ) -> tuple[list[Arrival], list[tuple[str, datetime]]]:
-    """Wait until everything due by ``horizon`` was delivered; return the first deliveries and the doubled firings."""
+    """Wait until everything due by ``horizon`` was delivered. Returns the first deliveries and the doubled firings."""
     expected = schedule.expected(until=horizon)
     assert len(expected) > JOBS
 
@@ -115,7 +115,7 @@ def judge(
 
 
 def assert_doubled_within_lost(stage: Stage, receiver: Receiver, doubled: list[tuple[str, datetime]]) -> None:
-    """Each doubled firing was in a killed worker's hand, and its later execution carries a higher fence."""
+    """A killed worker had claimed each doubled firing, and the firing's later execution carries a higher fence."""
     lost = stage.query(
         "SELECT t.job_id::text, t.scheduled_for FROM jobs_attempt a JOIN jobs_trigger t ON t.id = a.trigger_id "
         "WHERE a.state IN ('lost', 'stale')"

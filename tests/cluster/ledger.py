@@ -1,4 +1,4 @@
-"""Jobs that keep a list of what they did, and the ledger held against arithmetic and against that list."""
+"""Jobs that keep a list of their work, and the ledger checked against arithmetic and against that list."""
 
 from datetime import datetime, timedelta
 
@@ -7,7 +7,8 @@ from tests.cluster.stage import Stage
 
 JOBS = 24
 Periods = dict[str, tuple[datetime, timedelta]]
-#: What `tests.cluster.recording` writes to. Said here: importing that module would register its type in this process.
+#: The tables that `tests.cluster.recording` writes to. They stand here, since importing that module would register its
+#: type in this process.
 TABLES = (
     "CREATE TABLE started (trigger_id uuid, fence int) ;"
     "CREATE TABLE made (trigger_id uuid, attempt_number int)"
@@ -28,14 +29,14 @@ FROM jobs_job j, generate_series(1, {number}) n WHERE j.id = '{job_id}'
 
 
 def create_tenant(stage: Stage) -> str:
-    """A tenant that may have everything in flight; its key."""
+    """A tenant that may have everything in flight. Returns its key."""
     key = stage.create_tenant()
     stage.execute("UPDATE tenants_tenant SET max_in_flight = 100000")
     return key
 
 
 def create_jobs(stage: Stage, key: str, **payload: object) -> Periods:
-    """Jobs that fire every second or two; of each its first possible instant and its period, as was acknowledged."""
+    """Jobs that fire every second or two. Returns each one's creation and period, as they were acknowledged."""
     periods = {}
     for number in range(JOBS):
         every = 1 + number % 2
@@ -43,7 +44,7 @@ def create_jobs(stage: Stage, key: str, **payload: object) -> Periods:
             "name": f"job-{number}",
             "job_type": "recording",
             "schedule": {"type": "interval", "every_seconds": every},
-            # Some fail first, so that there is a retry to wake a beat for.
+            # Some fail first, so that a beat has a retry to be woken for.
             "payload": {"fails_first": number % 4 == 0, **payload},
             "retry_policy": {"backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"},
             **OFTEN,
@@ -54,13 +55,13 @@ def create_jobs(stage: Stage, key: str, **payload: object) -> Periods:
 
 
 def create_flood(stage: Stage, key: str, number: int, **payload: object) -> str:
-    """So many firings of one job, all due now; the job's id."""
+    """``number`` firings of one job, all due now. Returns the job's id."""
     body = {
         "name": "flood",
         "job_type": "recording",
         "schedule": {"type": "once", "run_at": "2099-01-01T00:00:00Z"},
         "payload": payload,
-        # A crash is charged to whoever was alone in hand; nobody here is to be buried for that.
+        # A crash is charged to a trigger that was claimed alone; no trigger here may be buried for that.
         "retry_policy": {
             "max_attempts": 50,
             "backoff": "fixed",
@@ -75,7 +76,7 @@ def create_flood(stage: Stage, key: str, number: int, **payload: object) -> str:
 
 
 def firings(periods: Periods, until: datetime) -> set[tuple[str, datetime]]:
-    """What the schedules name up to ``until``, by arithmetic alone."""
+    """The firings that the schedules name up to ``until``, by arithmetic alone."""
     return {
         (job_id, created_at + every * k)
         for job_id, (created_at, every) in periods.items()
@@ -101,10 +102,11 @@ def judge(stage: Stage, periods: Periods, *, within: float = 60) -> str:
 
 
 def judge_effects(stage: Stage, ours: set[str]) -> str:
-    """Of these triggers each was started once a fence, every start is on record, and each effect was made once."""
+    """Each of these triggers was started once a fence, each start is on record, and each effect was made once."""
     started = [row for row in stage.query("SELECT trigger_id::text, fence FROM started") if row[0] in ours]
     assert len(set(started)) == len(started), "started twice under one fence"
-    # Every start has its attempt, so what was started again was lost or failed before, and says so.
+    # Every start has its attempt, so a trigger that was started again was lost or failed before, and its attempt says
+    # so.
     attempts = set(stage.query("SELECT trigger_id::text, fence FROM jobs_attempt"))
     assert set(started) <= attempts
 

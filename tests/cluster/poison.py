@@ -10,7 +10,7 @@ from jobs.handlers import Context, job_type
 WAYS = {
     "segfault": lambda: ctypes.string_at(0),
     "exit": lambda: os._exit(9),
-    # As the kernel does to a process that has eaten all memory.
+    # The kernel does this to a process that has eaten all memory.
     "oom": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }
 

@@ -1,4 +1,4 @@
-"""The outside judge's ear: an HTTP server that logs every delivery it answered."""
+"""An outside witness: an HTTP server that logs every delivery that it answered."""
 
 import json
 import sys

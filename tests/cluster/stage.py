@@ -40,9 +40,10 @@ class Stage:
         pooler: PgBouncer | None = None,
         **environment: str,
     ) -> None:
-        """``rabbitmq_url``: of the broker; then there is no Redis at all. ``embedded``: servers of its own, which
-        ``up`` starts and stops; ``pids("postgres")`` tells them too. ``pooler``: in front of the database, of which
-        processes are told.
+        """``rabbitmq_url``: the broker's; then there is no Redis at all.
+
+        ``embedded``: the stage has servers of its own, which ``up`` starts and stops; ``pids("postgres")`` tells them,
+        too. ``pooler``: it stands in front of the database, and processes are told of it.
         """
         self._beats, self._workers, self._embedded = beats, workers, embedded
         self._admin_url = database_url or os.environ["DATABASE_URL"]
@@ -115,7 +116,7 @@ class Stage:
         return str(self.report()["status"])
 
     def report(self) -> Any:
-        """All that /readyz says."""
+        """The whole answer of /readyz."""
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=20) as answer:
                 return json.loads(answer.read())
@@ -148,7 +149,7 @@ class Stage:
             except psycopg.OperationalError:
                 if not self._session.closed:
                     raise
-        # The first, or that server is gone; if none is back, this raises.
+        # This is the first session, or the server of the last one is gone; if no server is back, this raises.
         self._session = psycopg.connect(self.database_url, autocommit=True, prepare_threshold=None)
         return self._session.execute(statement).fetchall()
 

@@ -1,4 +1,4 @@
-"""A queue that holds what no dispatcher sent: all of it is dropped, and the worker works on."""
+"""A queue holds messages that no dispatcher sent: all of them are dropped, and the worker works on."""
 
 import json
 from uuid import uuid4
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 QUEUE = "jobs.noop"
 
 
-#: What is not even kombu's.
+#: Entries that are not even messages of kombu's.
 NO_MESSAGES = (
     b"garbage",
     b"",

@@ -1,7 +1,7 @@
 """No cap is ever exceeded: three dispatchers, four workers, one of each killed, sampled every 50 ms (DESIGN §2.7, §8).
 
-``CAPS_SECONDS`` says how long (``make chaos``: five minutes), ``SEED`` repeats the choice of who is killed. With a lock
-of dispatch, or one of its counts, taken out, it fails within 20 s.
+``CAPS_SECONDS`` says how long (``make chaos``: five minutes), ``SEED`` repeats the choice of the processes that are
+killed. Without a lock of dispatch, or without one of its counts, the test fails within 20 s.
 """
 
 import os
@@ -35,13 +35,13 @@ def endure(stage: Stage, rng: random.Random) -> None:
 
 
 def assert_paced(stage: Stage) -> str:
-    """The rate-limited tenant got what its rate gives and no more, at once and in all. Returns the figures."""
+    """The rate-limited tenant got as much as its rate gives and no more, at once and in all. Returns the figures."""
     rows = stage.query(
         "SELECT queued_at, fence - crash_count - budget_start FROM jobs_trigger "
         "WHERE tenant_id = (SELECT id FROM tenants_tenant WHERE slug = 'paced') AND fence > 0"
     )
     moments = [moment for moment, _ in rows if moment]
-    # Reap spends a fence with each crash, charged or not, dispatch all others.
+    # Reap spends a fence with each crash, charged or not; dispatch spends all others.
     dispatched = sum(times for _, times in rows)
     seconds = (max(moments) - min(moments)).total_seconds()
     burst = fullest(moments, per_second=load.PER_SECOND)
@@ -101,7 +101,7 @@ def report(record: Record, by_stamps: dict, stage: Stage) -> None:
 
 @pytest.mark.django_db
 class TestSampler:
-    """The judge itself: what it counts, and that it catches one too many of each kind."""
+    """The sampler itself: its counts, and that it catches one too many of each kind."""
 
     def test_counts_what_is_queued_or_running_by_every_kind_of_cap(self) -> None:
         tenant = make_tenant(slug="acme")
@@ -160,7 +160,7 @@ class TestSampler:
         with connection.cursor() as cursor:
             cursor.execute(sampler.STRETCHES)
             highest = highest_by_stamps(cursor.fetchall())
-        # The one that ended in the third second made room for the one dispatched in it.
+        # The trigger that ended in the third second made room for the one that was dispatched in it.
         assert highest == {
             ("tenant", "acme"): 3,
             ("type", "noop"): 3,

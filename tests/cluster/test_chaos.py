@@ -13,9 +13,9 @@ from chaos.judge import judge
 
 pytestmark = pytest.mark.cluster
 PROJECT = Path(__file__).resolve().parents[2]
-#: What the run is to make itself.
+#: Variables that the run must set itself.
 OWN = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "CARILLON_DATA_DIR", "SECRET_KEY", "ALLOWED_HOSTS")
-#: What a machine with other things to do may break, which says nothing about Carillon.
+#: Breaches that a busy machine may cause; they say nothing about Carillon.
 OF_TIME = {"late", "resumed late", "reclaimed late"}
 
 

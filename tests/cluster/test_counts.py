@@ -1,6 +1,7 @@
-"""The counts of what happened (``jobs.activity``) held against the ledger, over firings that end in every way.
+"""The counts of activity (``jobs.activity``) checked against the ledger, over firings that end in every way.
 
-Without a fault they are equal. A worker that is killed takes with it what it had not added yet: its last second.
+Without a fault they are equal. A killed worker takes with it the counts that it had not added yet: those of its last
+second.
 
 ``FIRINGS``, ``KILLS``   how many of each half, and how often a worker is killed in the second; ``-s`` shows the figures
 """
@@ -21,7 +22,7 @@ from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 FIRINGS, KILLS = int(os.environ.get("FIRINGS") or 1_000), int(os.environ.get("KILLS") or 1)
-#: What succeeds, what fails as often as it may, and what is cancelled while it waits.
+#: Shares of firings that succeed, that fail as often as they may, and that are cancelled while they wait.
 SHARES = {"succeeds": 0.65, "fails at once": 0.1, "fails twice": 0.2, "waits": 0.05}
 RETRIES = {"succeeds": 5, "fails at once": 1, "fails twice": 2, "waits": 1}
 COUNTED = ("started", *ENDS, "retried", "cancelled", *BURIALS)
@@ -35,7 +36,7 @@ LEDGER = """
     WHERE a.state IN ('failed', 'timed_out', 'lost') AND NOT (t.state = 'dead' AND a.number = t.attempt_count)
 """
 UNFINISHED = "SELECT count(*) FROM jobs_trigger WHERE finished_at IS NULL"
-#: What a worker had begun or ended since it may have last added its counts: it does so once a second.
+#: Attempts that a worker had begun or ended since it may have last added its counts: it does so once a second.
 LAST_SECOND = """
     SELECT count(*) FROM jobs_attempt WHERE worker LIKE '{0}@%' AND coalesce(finished_at, started_at) >
         (SELECT max(coalesce(finished_at, started_at)) FROM jobs_attempt WHERE worker LIKE '{0}@%') - interval '1.5 s'

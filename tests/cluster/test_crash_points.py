@@ -1,4 +1,4 @@
-"""Killed just here: a beat or a worker dies at each named point, and no row is lost or doubled (DESIGN §2)."""
+"""Crash points: a beat or a worker dies at each named point, and no row is lost or doubled (DESIGN §2)."""
 
 import os
 import signal
@@ -25,8 +25,8 @@ ENVIRONMENT = {
 }
 
 
-#: What a task meets of the points, in groups that are armed at once, to be done sooner. Of each group only one costs
-#: the trigger an attempt (`LOSING`), or else a trigger that meets all of them could be buried as poison.
+#: The points that a task meets, in groups that are armed at once, to be done sooner. Only one of each group costs the
+#: trigger an attempt (`LOSING`); otherwise a trigger that meets all of them could be buried as poison.
 GROUPS = {
     "before commits": ("dispatch.before_commit", "claim.before_commit", "finish.before_commit"),
     "after commits": ("dispatch.after_commit", "claim.after_commit", "finish.after_commit"),
@@ -46,7 +46,7 @@ EACH_SECOND = {
 
 
 def die_at(stage: Stage, point: str, armed: Path) -> None:
-    """Arm the point, wait until somebody has died there, and until firings end again."""
+    """Arm the point, wait until a process has died there, and until firings end again."""
     (armed / point).touch()
     wait_until(lambda: not (armed / point).exists(), timeout=30, what=f"somebody to reach {point}")
     [(died_at,)] = stage.query("SELECT clock_timestamp()")
@@ -62,7 +62,7 @@ def types_at(point: str) -> set[str]:
     if point in RUN_POINTS:
         return {RUN_TYPE}
     types = {etl.type_of(task) for task in (*etl.TASKS, etl.ROWS)}
-    # It is passed by attempts that failed and are retried; those that begin inner runs do not fail here.
+    # Attempts that failed and are retried pass it; those that begin inner runs do not fail here.
     return types - {RUN_TYPE} if point == "finish.after_publish" else types
 
 
@@ -72,7 +72,7 @@ def die_for_each_task(
     """Arm the points for each task, begin one run of each kind a point, and wait until all have ended."""
     for file in [f"{point}@{job_type}" for point in points for job_type in types_at(point)]:
         (armed / file).touch()
-    # Only what fails and is retried has something published as it ends.
+    # Only an attempt that fails and is retried has a message published as it ends.
     fail_first = etl.HANDLED if "finish.after_publish" in points else ["extract_2"]
     begun = [
         (ends, runs.begin(stage, workflow_id, key=key, run_input={"fails": fails, "fail_first": fail_first}))
@@ -83,12 +83,12 @@ def die_for_each_task(
         found = runs.ended(stage, run_id, key=key, within=180)
         states = {task["task"]: task["state"] for task in found["tasks"]}
         assert (found["state"], states) == (ends.run, {task: ends.tasks[task] for task in etl.TASKS})
-    # Whoever finishes the last task dies when the end of its run can be seen already.
+    # The process that finishes the last task dies when the end of its run can be seen already.
     wait_until(lambda: not [*armed.iterdir()], timeout=30, what=f"somebody to die at each of {points}")
 
 
 def judge_runs(stage: Stage, *, begun: int, lost: Counter[str]) -> str:
-    """Of each kind of run so many were begun: each task was carried out once for each outcome of those before it.
+    """``begun`` runs of each kind: each task was carried out once for each outcome of the tasks before it.
 
     ``lost``: by job type, attempts whose process died at a point. Returns the figures.
     """
@@ -107,7 +107,7 @@ def judge_runs(stage: Stage, *, begun: int, lost: Counter[str]) -> str:
     assert {(job_type, state): count for job_type, state, count in found} == {
         ends: count * begun for ends, count in triggers.items()
     }
-    # Of those that began an inner run each began one.
+    # Each trigger that began an inner run began one.
     assert stage.query(
         "SELECT depth, state, count(*), count(DISTINCT trigger_id) FROM jobs_workflowrun GROUP BY 1, 2 ORDER BY 1, 2"
     ) == [
@@ -139,12 +139,12 @@ class TestCrashPoints:
             print(f"{ledger.judge(stage, periods)}, {len(POINTS) * ROUNDS} deaths")
             print(stage.manage("audit_firings"))
 
-    # Each has a stage of its own: `up` waits the longer before it starts a beat again, the more often that one died.
+    # Each has a stage of its own: the more often a beat died, the longer `up` waits before it starts that beat again.
     @pytest.mark.parametrize("points", [*GROUPS.values()] * ROUNDS, ids=[*GROUPS] * ROUNDS)
     def test_start_each_task_of_a_workflow_once_an_outcome(
         self, points: tuple[str, ...], tmp_path: Path
     ) -> None:
-        """Of each task somebody dies at each point. A third of the runs succeed; of the others the alert tells."""
+        """A process dies at each point of each task. A third of the runs succeed; the alert tells of the others."""
         environment = ENVIRONMENT | {"CARILLON_HANDLER_MODULES": "tests.cluster.etl_tasks"}
         with Stage(beats=2, workers=2, CARILLON_CRASH_POINTS=str(tmp_path), **environment) as stage:
             stage.execute(ledger.TABLES)

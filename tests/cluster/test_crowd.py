@@ -1,7 +1,7 @@
-"""A leader is frozen, then killed, then loses Postgres, each time with a crowd half materialized by its second thread.
+"""A leader is frozen, killed, then loses Postgres, each time with a backlog half materialized by its second thread.
 
-Each firing of the crowd becomes one trigger and is executed once, and the witness finds no write of a leader that had
-been deposed, by whichever of its connections.
+Each firing of the backlog becomes one trigger and is executed once, and the witness finds no write of a leader that had
+been deposed, on any of its connections.
 """
 
 import time
@@ -17,7 +17,7 @@ from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 CROWD = 1500
-#: Passes so small that a crowd takes many.
+#: Passes so small that a backlog takes many.
 ENVIRONMENT = {
     "CARILLON_MATERIALIZE_BATCH": "5",
     "CARILLON_LOOK_AHEAD_SECONDS": "1",
@@ -34,7 +34,7 @@ INSERT INTO jobs_job SELECT (jsonb_populate_record(j, jsonb_build_object(
     'next_fire_at', now()))).*
 FROM jobs_job j, generate_series(1, {number}) n WHERE j.name = 'first'
 """
-#: Of each job of a crowd: its triggers, and those that succeeded.
+#: For each job of a backlog: its triggers, and those that succeeded.
 FIRED = """
 SELECT count(t.id), count(t.id) FILTER (WHERE t.state = 'succeeded')
 FROM jobs_job j LEFT JOIN jobs_trigger t ON t.job_id = j.id WHERE j.name LIKE '{name}-%' GROUP BY j.id

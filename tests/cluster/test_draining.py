@@ -1,4 +1,4 @@
-"""A worker that is told to stop while a handler goes on and on: another one has it within seconds."""
+"""A worker is told to stop while a handler goes on and on: another worker has the trigger within seconds."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class TestSigterm:
             "CARILLON_HANDLER_MODULES": "tests.cluster.handlers",
             "CARILLON_DRAIN_SECONDS": "1",
             "CARILLON_STOP_GRACE_SECONDS": "1",
-            # So long that nobody could have waited for it to end.
+            # So long that no process could have waited for it to end.
             "CARILLON_WORKER_LEASE_SECONDS": "300",
         }
         with Stage(beats=1, workers=2, **environment) as stage:
@@ -54,7 +54,7 @@ class TestSigterm:
             def attempts() -> list[tuple[str, str]]:
                 return stage.query("SELECT state, error_code FROM jobs_attempt ORDER BY number")
 
-            # Once more than a crash may happen before it is taken for poison.
+            # Once more than a trigger may crash before it counts as poison.
             for number in range(1, 5):
                 wait_until(lambda n=number: len(attempts()) == n, timeout=60, what="the handler to start")
                 crew.ask_to_stop("worker1")
@@ -87,7 +87,7 @@ class TestSigterm:
             # Its worker has a process free, and so has asked Redis for a message.
             crew.ask_to_stop("worker1")
             crew.start("worker2")
-            # Some before it stops to listen, one as it does, some after that.
+            # Some come before it stops listening, one as it does, some after that.
             shorts = [run("test.works") for _ in range(40)]
             wait_until(
                 lambda: all(state(short) == "succeeded" for short in shorts),

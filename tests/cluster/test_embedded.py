@@ -1,4 +1,4 @@
-"""Embedded Postgres and Redis as real processes: who may start them, what a kill leaves behind, who may come in."""
+"""Embedded Postgres and Redis as real processes: users that may start them or come in, and the time after a kill."""
 
 import json
 import os
@@ -35,7 +35,7 @@ with EmbeddedStack(data_dir=Path(sys.argv[1]), ephemeral=len(sys.argv) > 2) as s
     print(json.dumps(dict(pids=stack.pids)), flush=True)
     signal.pause()
 """
-# After the imports: the interpreter itself may be out of nobody's reach.
+# After the imports: the user nobody may be unable to reach the interpreter itself.
 BECOME_NOBODY = """
 import os, pwd
 nobody = pwd.getpwnam("nobody")
@@ -60,7 +60,7 @@ def open_dir() -> Iterator[Path]:
 
 
 def hear_ctrl_c() -> None:
-    """A shell makes what it starts in the background ignore SIGINT, and that is inherited."""
+    """A shell makes its background processes ignore SIGINT, and that is inherited."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -68,7 +68,7 @@ def hear_ctrl_c() -> None:
 def owner(
     data_dir: Path, *flags: str, before: str = ""
 ) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
-    """Another process that owns the stack of ``data_dir``, and what it says about it."""
+    """Another process that owns the stack of ``data_dir``, and the JSON that it prints about it."""
     command = [sys.executable, "-c", OWNER.format(before=before), str(data_dir), *flags]
     process = subprocess.Popen(
         command, cwd=PROJECT_DIR, stdout=subprocess.PIPE, text=True, preexec_fn=hear_ctrl_c
@@ -203,7 +203,7 @@ class TestServerWatch:
             before = stack.pids
             with closing(psycopg.connect(stack.database_url)) as connection:
                 orphan = connection.info.backend_pid
-                # It computes and does not look whether its postmaster lives.
+                # The orphan computes and does not check whether its postmaster lives.
                 connection.pgconn.send_query(b"SELECT count(*) FROM generate_series(1, 100000000000)")
                 os.kill(before["postgres"], signal.SIGKILL)
                 told = wait_until(lambda: [n for n in watch.news() if "postgres answers again" in n])
@@ -303,7 +303,7 @@ class TestSecrets:
 
 
 def knock(database_url: str, *, before: str = "") -> str:
-    """What another process is told when it connects."""
+    """The answer that another process gets when it connects."""
     client = f"""
 import sys, psycopg
 {before}

@@ -54,7 +54,7 @@ def create_jobs(stage: Stage, receiver: Receiver, *, tenant: str = "acme") -> Pe
 
 
 def await_served(receiver: Receiver, *, since: float) -> float:
-    """Every job has a delivery of what was due after ``since``. Returns the seconds from then to the last of them."""
+    """Wait for each job's delivery of a firing due after ``since``. Returns the seconds from then to the last one."""
 
     def served() -> bool:
         return (

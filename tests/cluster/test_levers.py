@@ -13,12 +13,12 @@ from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-#: After its answer. Something started later than that was not stopped; a machine that is at much else may take longer
-#: to start again.
+#: Counted from its answer. An attempt that started later than that was not stopped; a busy machine may take longer to
+#: start again.
 STOPS_WITHIN_SECONDS, STARTS_WITHIN_SECONDS = 1.0, 10.0
 #: As many as two workers do in some seconds.
 BACKLOG, AT_ONCE = 8_000, 1_000
-#: Calls of one target, and how many of them a second it allows at first, then.
+#: Calls of one target, how many of them a second its rule allows, and how long the test watches that.
 CALLS, RATE, WATCH_SECONDS = 3_000, 20, 3.0
 
 
@@ -31,13 +31,13 @@ class Levers:
         self._tenant = stage.create_tenant("acme", "--max-jobs", "1000000", "--max-in-flight", "10000")
 
     def pull(self, path: str = "", **changes: Any) -> datetime:
-        """When the answer came, by the database's clock."""
+        """Change a lever. Returns when the answer came, by the database's clock."""
         self.stage.call("PATCH", f"/installation{path}", key=self._key, body=changes)
         [(answered_at,)] = self.stage.query("SELECT clock_timestamp()")
         return answered_at
 
     def add(self, count: int, job_type: str = "noop", **payload: Any) -> None:
-        """So many more triggers that are due at once."""
+        """Add ``count`` more triggers that are due at once."""
         job = {"job_type": job_type, "schedule": {"type": "immediate"}, "payload": payload}
         for _ in range(count // AT_ONCE):
             made = self.stage.call(
@@ -76,7 +76,7 @@ class Levers:
         return float(seconds)
 
     def wait_for_load(self, *, more: int = 500) -> None:
-        """Until the workers are at it."""
+        """Wait until the workers are at work on the load."""
         done = self.count("phase = 'ended'")
         wait_until(lambda: self.count("phase = 'ended'") > done + more, what="the workers are at it")
 
@@ -153,9 +153,9 @@ class TestTargets:
         wait_until(
             lambda: levers.stage.query(f"SELECT 1 WHERE clock_timestamp() > {until}"), what="some seconds"
         )
-        # A worker that is slow to start what was handed to it makes the starts uneven.
+        # A worker that is slow to start its triggers makes the starts uneven.
         handed_out = levers.count(f"queued_at BETWEEN {since} AND {until}")
-        # A second's worth may have been saved up.
+        # A second's worth of calls may have been saved up.
         assert 0 < handed_out <= RATE * (WATCH_SECONDS + 1), handed_out
         figures["slow"] = handed_out / WATCH_SECONDS
         lifted_at = levers.pull(target, rate_per_second=None)

@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def worker(directory: Path, *options: str) -> Iterator[str]:
-    """A worker with these options that is there; gives the path of what it wrote to standard error."""
+    """A worker with these options, once it is there. Yields the path of its standard error."""
     errors = directory / "stderr"
     command = [*CELERY, *QUIET[:2], "worker", *QUIET[2:], "-n", "logs@%h", *options]
     with errors.open("wb") as sink:
@@ -55,7 +55,7 @@ class TestLogOptions:
         number = int(wait_until(lambda: pid.exists() and pid.read_text().strip(), timeout=30))
         try:
             wait_until(lambda: log.exists() and " ready." in log.read_text(), timeout=60)
-            # The pool's process has one of its own, as %I says.
+            # The pool's process has a log of its own, as %I says.
             wait_until((tmp_path / "w1-1.log").exists)
         finally:
             os.kill(number, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Whatever a handler does, its attempt says so, its trigger follows the policy, and the others are unharmed."""
+"""A handler may do anything: its attempt says so, its trigger follows the policy, and the others are unharmed."""
 
 import pytest
 
@@ -14,8 +14,8 @@ EXPECTED = {
     "test.returns_nonsense": ("failed", "", "exhausted"),
     "test.dies": ("lost", "", "exhausted"),
 }
-#: Cancelled while they run, and deaf to it: how each is stopped.
-HEEDLESS = {"test.heedless": "interrupted", "test.unreachable": "process ended"}
+#: They are cancelled while they run, and ignore it: how each is stopped.
+HEEDLESS = {"test.heedless": "interrupted", "test.unreachable": "process was ended"}
 RETRY = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
 
 

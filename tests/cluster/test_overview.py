@@ -20,10 +20,10 @@ from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-#: Within which an operator is told; a busy machine gets more.
+#: An operator must be told within this time; a busy machine gets more.
 TOLD_WITHIN_SECONDS = 10
 OVER_WITHIN_SECONDS = 30
-#: What was frozen before is over; what it cost is told of for an hour.
+#: The freeze before is over; its cost is told of for an hour.
 CALM = "^(?!Not well)"
 #: More than one slot does in a minute.
 FLOOD = 1_000
@@ -48,7 +48,7 @@ class Watcher:
         self._ask("/admin/login/", data=urllib.parse.urlencode(form).encode())
 
     def reads(self) -> str:
-        """The sentence, and what is over, as text."""
+        """The sentence, and the trouble that is over, as text."""
         page = self._ask("/admin/overview/figures/")
         told = re.findall(r'id="(?:sentence|over)">(.*?)</(?:h2|p)>', page, re.DOTALL)
         return re.sub("<[^>]+>", "", " ".join(told))
@@ -62,7 +62,7 @@ class Watcher:
         )
 
     def tells(self, verb: str, worker: str) -> None:
-        """Presses the button of the worker's, and confirms."""
+        """Press the worker's button, and confirm."""
         path = f"/admin/workers/{verb}/?{urllib.parse.urlencode({'worker': worker})}"
         found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self._ask(path))
         assert found is not None

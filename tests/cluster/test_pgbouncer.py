@@ -38,7 +38,7 @@ def pooler(request: pytest.FixtureRequest) -> Iterator[PgBouncer]:
 
 
 def left_behind(pooler: PgBouncer, database: str) -> list[tuple[str, str]]:
-    """What clients that come to every server connection in turn find there."""
+    """The remains that clients find when they come to every server connection in turn."""
     found = []
     with psycopg.connect(pooler.conninfo(database), autocommit=True, connect_timeout=10) as client:
         for _ in range(4 * SIZE):

@@ -1,4 +1,4 @@
-"""A trigger that kills its process is stopped; whoever was in hand with it is unharmed and not charged for it."""
+"""A trigger that kills its process is stopped; triggers that were claimed with it are unharmed and not charged."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ FROM jobs_job j, generate_series(0, {last}) n WHERE j.id = {job_id} RETURNING id
 
 
 def fire(stage: Stage, key: str, deaths: dict[int, str], *, firings: int, **definition: str) -> str:
-    """A job of which so many firings are due at once; returns its id."""
+    """A job with ``firings`` firings that are due at once. Returns its id."""
     body = {
         "name": f"{definition['job_type']}-{definition.get('delivery', '')}",
         "schedule": {"type": "once", "run_at": "2099-01-01T00:00:00Z"},
@@ -56,7 +56,7 @@ def fire(stage: Stage, key: str, deaths: dict[int, str], *, firings: int, **defi
 
 
 def ledger(stage: Stage, job_id: str) -> list[tuple[bool, str, int, int]]:
-    """Of each firing: whether it kills, its end, the crashes it was charged for, and its attempts."""
+    """For each firing: whether it kills, its end, the crashes it was charged for, and its attempts."""
     return stage.query(
         "SELECT payload ? 'dies_by', state || ': ' || reason, crash_count, attempt_count "
         f"FROM jobs_trigger WHERE job_id = '{job_id}'"
@@ -64,7 +64,7 @@ def ledger(stage: Stage, job_id: str) -> list[tuple[bool, str, int, int]]:
 
 
 def in_hand(stage: Stage, job_id: str) -> set[tuple[int, ...]]:
-    """Of each trigger that kills: how many others were in its worker's hand, attempt by attempt."""
+    """For each trigger that kills: how many others its worker had claimed with it, attempt by attempt."""
     rows = stage.query(
         "SELECT array_agg(a.claimed_with ORDER BY a.number) FROM jobs_attempt a JOIN jobs_trigger t "
         f"ON t.id = a.trigger_id WHERE t.job_id = '{job_id}' AND payload ? 'dies_by' GROUP BY t.id"
@@ -91,10 +91,11 @@ class TestPoison:
                     (False, "succeeded: ", 0): FIRINGS - len(deaths),
                     (True, "dead: poison", 3): len(deaths),
                 }
-                # Once in a full batch, where nobody can be charged, then alone until the third crash.
+                # Once in a full batch, where no trigger can be charged, then alone until the third crash.
                 assert in_hand(stage, job_id) == {(BATCH - 1, 0, 0, 0)}
 
-            # What may be started once travels alone, so that nothing is lost that had not been started.
+            # A trigger that may be started once only travels alone, so that no trigger is lost that had not been
+            # started.
             wait_until(lambda: ended(once), timeout=30, what="all firings to end")
             assert Counter(ledger(stage, once)) == {
                 (False, "succeeded: ", 0, 1): 19,

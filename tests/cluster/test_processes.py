@@ -47,7 +47,7 @@ def _hear_all_signals() -> None:
 
 
 class Supervised:
-    """A supervisor in a process of its own, its state and what it prints."""
+    """A supervisor in a process of its own, its state and its output."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", directory: Path) -> None:
         self.process = process
@@ -76,7 +76,7 @@ def supervised(directory: Path, *specs: dict[str, Any]) -> Iterator[Supervised]:
     """A supervisor whose children have all said that they are ready."""
     command = [sys.executable, "-c", SUPERVISE, str(directory), json.dumps(specs)]
     with (directory / "output").open("wb") as output:
-        # A shell makes what it starts in the background ignore SIGINT, nohup SIGHUP, and that is inherited.
+        # A shell makes its background processes ignore SIGINT, nohup makes them ignore SIGHUP, and that is inherited.
         process = subprocess.Popen(
             command,
             cwd=PROJECT_DIR,
@@ -175,7 +175,7 @@ class TestDrain:
         specs = [{"name": f"deaf{i}", "script": STUBBORN, "order": i, "stop_timeout": 600} for i in (1, 2)]
         with supervised(tmp_path, *specs) as running:
             running.process.send_signal(signal.SIGINT)
-            running.await_print("stopping; a second signal hastens it")
+            running.await_print("stopping; a second signal stops faster")
             # The second forces deaf1 and asks deaf2, the third forces deaf2.
             running.process.send_signal(signal.SIGINT)
             running.await_print("deaf1 died of SIGKILL")
@@ -202,7 +202,7 @@ class TestDrain:
 
 
 class TestUp:
-    """The real thing on embedded servers; what it serves is other tests' business."""
+    """The real thing on embedded servers; other tests look at the pages that it serves."""
 
     def test_survives_a_kill_and_leaves_nothing_running_after_a_stop(self, tmp_path: Path) -> None:
         data_dir, first_log, second_log = tmp_path / "data", tmp_path / "first", tmp_path / "second"

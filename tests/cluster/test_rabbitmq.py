@@ -45,7 +45,7 @@ def queues(request: pytest.FixtureRequest) -> Queues:
 
 @pytest.fixture(scope="module")
 def stage(rabbitmq: RabbitMQ, queues: Queues) -> Iterator[Any]:
-    # Found at once by those whose message was lost; a beat asleep has to be woken.
+    # The short deadline finds triggers whose message was lost at once; a beat asleep must be woken.
     with Stage(
         beats=2,
         workers=1,

@@ -45,7 +45,7 @@ def test_a_critical_firing_starts_beside_a_pool_full_of_ten_minute_work(stage: S
     [(low,)] = stage.query("SELECT id FROM jobs_trigger WHERE priority = 3 AND state = 'running'")
     fire(1, priority="critical")
     wait_until(lambda: running(stage, "priority = 0") == 1, timeout=60, what="the critical one to run")
-    # A worker of two processes keeps one of them. What is low holds the other, and none of it had to end first.
+    # A worker of two processes keeps one of them. Low work holds the other, and none of it had to end first.
     assert stage.query("SELECT id FROM jobs_trigger WHERE priority = 3 AND state = 'running'") == [(low,)]
     assert stage.query("SELECT a.state FROM jobs_attempt a JOIN jobs_trigger t ON t.id = a.trigger_id "
                        "WHERE t.priority = 3") == [("started",)]  # fmt: skip

@@ -48,7 +48,7 @@ def ran(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Ran]:
 
         yield run
         children = [child for pid in crew.pids() for child in psutil.Process(pid).children(recursive=True)]
-    # It looks for its worker now and then, and ends when that is gone.
+    # A guard looks for its worker now and then, and ends when the worker is gone.
     wait_until(
         lambda: not any(child.is_running() for child in children),
         timeout=20,
@@ -67,6 +67,6 @@ class TestAHandlerThatHoldsTheInterpreter:
         assert [(attempt["state"], attempt["error_code"]) for attempt in attempts] == [
             ("timed_out", "timeout")
         ]
-        assert "process ended" in attempts[0]["error_message"]
+        assert "process was ended" in attempts[0]["error_message"]
         assert (trigger["state"], trigger["reason"]) == ("dead", "exhausted")
         assert ran("test.works", keep_up=True)[0]["state"] == "succeeded"

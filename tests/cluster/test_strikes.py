@@ -1,7 +1,7 @@
 """Under full load beats and workers are restarted, frozen and killed, Redis is emptied and killed, Postgres is crashed.
 
-Judged by the ledger, by the handlers' own list, and by a witness in the database that notes whoever writes what is not
-his. In CI each strike falls once, with leases of seconds. In full (docs/chaos.md):
+The judges are the ledger, the handlers' own list, and a witness in the database that notes each write that was not its
+writer's to make. In CI each strike falls once, with leases of seconds. In full (docs/chaos.md):
 
 ``STRIKES``         which of restart, freeze, kill, flushall, redis, postgres, comma-separated, in this order
 ``STRIKE_ROUNDS``   how often all of them; 0: until the flood has drained
@@ -34,7 +34,7 @@ KILL_EVERY = 30.0 if FULL else 0.0
 WORKERS = 4 if FULL else 2
 #: Set it to 0 to see firings wait for Redis instead.
 BROKERLESS = os.environ.get("CARILLON_BROKERLESS_FALLBACK") or "1"
-#: The tests' Postgres answers a commit before it has written it, so that a crash would take back what was acknowledged.
+#: The tests' Postgres answers a commit before it has written it, so a crash would take back acknowledged commits.
 DURABLE = """
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database()); END $$
 """
@@ -64,7 +64,7 @@ class Striker:
         self.told: list[str] = []
 
     def freeze(self) -> None:
-        """A worker, and while it is frozen the leader; at a random moment each."""
+        """A worker is frozen, and while it is frozen the leader, too; each at a random moment."""
         worker, leader = self._rng.choice(self._crew.workers), self._wait_for_leader()
         time.sleep(self._rng.uniform(0, 2))
         self._crew.freeze(worker)
@@ -111,7 +111,7 @@ class Striker:
         self._wait_for_end()
 
     def redis(self) -> None:
-        """``kill -9``: firings go on without it, and when it is back, empty, with it."""
+        """``kill -9``: firings go on without Redis, and with it when it is back, empty."""
         time.sleep(self._rng.uniform(0, 1))
         self._servers.redis.running().kill()
         if BROKERLESS == "1":

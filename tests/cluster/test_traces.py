@@ -1,4 +1,4 @@
-"""A trace from end to end: a caller's span, the web server, a beat, a worker, and what the target is sent."""
+"""A trace from end to end: a caller's span, the web server, a beat, a worker, and the request to the target."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,7 +39,7 @@ def whole(collector: Collector, trace_id: str) -> dict[str, Any]:
 
 
 def told_of(collector: Collector, trigger: str) -> tuple[str, str]:
-    """The trace and the span that the webhook of a job's trigger says it is part of."""
+    """The trace and the span to which the webhook of a job's trigger says that it belongs."""
     wait_until(lambda: [hook for hook in collector.hooks if hook["x-carillon-job"] == trigger], timeout=30)
     [hook] = [hook for hook in collector.hooks if hook["x-carillon-job"] == trigger]
     _, trace_id, span_id, flags = hook["traceparent"].split("-")

@@ -5,11 +5,9 @@ this one, then the earlier code again, one replaced after the other; in between 
 outside, by the receiver's log.
 """
 
-import io
 import json
 import os
 import subprocess
-import tarfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -39,13 +37,12 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if archive.returncode:
         pytest.skip(f"{FROM} is not in this clone: {archive.stderr.decode().strip()}")
     directory = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
-        tree.extractall(directory, filter="data")
+    subprocess.run(["tar", "-x"], cwd=directory, input=archive.stdout, check=True)
     return directory
 
 
 def readyz(stage: Stage, directory: Path) -> Iterator[dict[str, object]]:
-    """What a web process of that code says of itself, beside the others."""
+    """The /readyz answer of a web process of that code, beside the others."""
     port = free_port()
     web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", f"127.0.0.1:{port}")
     process = start_python(web, environment=stage.environment, log=stage.log_path, directory=directory)
@@ -95,7 +92,7 @@ class TestAnUpgrade:
 
     @staticmethod
     def wait_for(crew: Crew, name: str, stage: Stage) -> None:
-        """Until it works, and for a while beside the others."""
+        """Wait until it works, and for a while beside the others."""
         process = (
             f"SELECT FROM pg_stat_activity WHERE application_name = '{name}' AND datname = current_database()"
         )

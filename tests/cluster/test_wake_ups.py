@@ -1,4 +1,4 @@
-"""A beat that would sleep for ten seconds is woken: by services, by workers, and by nobody when Redis is away."""
+"""A beat that would sleep for ten seconds is woken by services and by workers, but not when Redis is away."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from stage.waiting import wait_until
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-#: The beat's own look would come within this time; whatever starts much earlier was not found by looking.
+#: The beat polls within this time; a trigger that starts much earlier was not found by polling.
 SLEEP_SECONDS = 10
 SOON_SECONDS = 2.0
 RETRY = {"max_attempts": 2, "backoff": "fixed", "initial_delay_seconds": 0.1, "jitter": "none"}
@@ -48,7 +48,7 @@ def create(stage: Any, **definition: Any) -> str:
 
 
 def lags(stage: Any, job_id: str, *, attempts: int) -> list[float]:
-    """Of each attempt of the job: seconds from when it was asked for, or from the failure before it, to its start."""
+    """For each attempt of the job: seconds from its request, or from the failure before it, to its start."""
     query = _LAGS.replace("ORDER", f"WHERE a.job_id = '{job_id}' ORDER")
     found = wait_until(
         lambda: len(rows := stage.query(query)) >= attempts and rows,
@@ -82,7 +82,7 @@ class TestABeatAsleep:
 
 class TestABeatThatNobodyCanWake:
     def test_finds_by_looking_what_is_due(self) -> None:
-        """The broker is reached, what carries wake-ups is not: services are answered, firings start a sleep later."""
+        """The broker is reached, the carrier of wake-ups is not: services are answered, firings start a sleep later."""
         redis = Stage(beats=0, workers=0).environment["REDIS_URL"]
         broker = redis.replace("unix://", "redis+socket://").replace("?db=", "?virtual_host=")
         with staged(beats=1, redis_url="redis://127.0.0.1:1", BROKER_URL=broker) as stage:

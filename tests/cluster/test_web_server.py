@@ -28,7 +28,7 @@ def web(tmp_path: Path) -> Iterator[Web]:
 class TestTheLineInReadme:
     def test_answers_at_once_while_as_many_streams_are_open_as_may_be(self, web: Web) -> None:
         with ExitStack() as open_streams:
-            for share in (10, 5, 3, 1, 1):  # each tenant gets half of what is left
+            for share in (10, 5, 3, 1, 1):  # each tenant gets half of the rest
                 _, key = create_api_key(tenant=make_tenant(), name="tests", scopes=("read",))
                 for _ in range(share):
                     stream = open_streams.enter_context(
@@ -40,7 +40,7 @@ class TestTheLineInReadme:
                 assert web.ask("/livez", timeout=2).status == 200
             assert web.ask("/api/v1/jobs", key=key, timeout=5).status == 200
             assert time.monotonic() - began < 5
-            # The streams are alive, and not what was left of them.
+            # The streams are alive; this is no leftover of them.
             assert stream.readline() == b"\n"
 
     def test_says_which_release_it_runs_and_how_far_off_its_clock_is(self, web: Web) -> None:

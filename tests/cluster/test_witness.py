@@ -1,4 +1,4 @@
-"""The witness sees a write that was not its writer's to make: what it cannot catch, a strike would not show."""
+"""The witness sees a write that was not its writer's to make; strikes would not show writes that it cannot catch."""
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-#: As in test_wake_ups.py: a beat that is not woken would look by itself after as long.
+#: As in test_wake_ups.py: a beat that is not woken polls after as long.
 SLEEP_SECONDS = 10
 EXTRACTS = ("extract_1", "extract_2", "extract_3")
 ONCE = {"retry_policy": {"max_attempts": 1}}
@@ -115,7 +115,7 @@ class TestARun:
 
 class TestAChain:
     def test_takes_no_step_by_a_beat_that_looks_by_itself(self, stage: Any) -> None:
-        """Ten steps by looking alone would take a hundred seconds."""
+        """Ten steps by polling alone would take a hundred seconds."""
         keys = [f"t{number}" for number in range(10)]
         chain = {
             "name": "chain",
@@ -131,7 +131,7 @@ class TestAChain:
 
 
 class TestEachKindOfGraph:
-    """By the API, with real workers: what the tests of `tests/workflows` play by hand."""
+    """By the API, with real workers: the graphs that the tests of `tests/workflows` play by hand."""
 
     def _workflow(self, name: str, tasks: dict[str, Any], *edges: tuple[str, ...]) -> dict[str, Any]:
         return {

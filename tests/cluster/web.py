@@ -1,4 +1,4 @@
-"""A web server as README starts it, on the tests' database, and what asks it."""
+"""A web server as README starts it, on the tests' database, and calls of it."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from stage.waiting import wait_until
 from tests.cluster.stage import own_database_url
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What README says under "On many machines", word for word.
+#: The line that README has under "On many machines", word for word.
 [LINE] = re.findall(r"^gunicorn (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ class Web:
     def ask(
         self, path: str, *, key: str = "", accept: str = "*/*", timeout: float = 5, body: Any = None
     ) -> Any:
-        """The answer, open: its body is yet to be read."""
+        """The answer, open: its body is not yet read."""
         headers = {"Accept": accept, "Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"

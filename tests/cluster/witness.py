@@ -1,8 +1,8 @@
-"""A witness in the database: a trigger that notes who wrote which row, and whether it was that process's to write.
+"""A witness in the database: a trigger that notes the writer of each row, and whether the write was its to make.
 
-Processes are told apart by ``application_name`` (``tests.cluster.crew``). It sees what was committed, whoever says so.
-A charge that a worker takes back for a lease it lost (``absolve``) it leaves out: that is the worker's to write, and
-changes nothing that decides who has the trigger.
+Processes are told apart by ``application_name`` (``tests.cluster.crew``). It sees the writes that were committed,
+whichever process made them. It leaves out a charge that a worker takes back for a lease that it lost (``absolve``):
+that write is the worker's to make, and changes nothing that decides who has the trigger.
 """
 
 from tests.cluster.stage import Stage
@@ -34,12 +34,12 @@ END $$;
 CREATE TRIGGER witness AFTER INSERT OR UPDATE ON jobs_trigger FOR EACH ROW EXECUTE FUNCTION note_write();
 CREATE TRIGGER witness AFTER UPDATE ON jobs_job FOR EACH ROW EXECUTE FUNCTION note_write();
 """
-#: A beat writes while nobody has taken the lease after it.
+#: A beat writes as long as no other has taken the lease after it.
 OUT_OF_LEADERSHIP = """
 SELECT at::text, who, noun, was, becomes, leader FROM written
 WHERE who LIKE 'beat%' AND NOT EXISTS (SELECT 1 FROM leadership WHERE leadership.who = written.who AND holder = leader)
 """
-#: A worker claims or hands back what is queued, and writes what it runs itself.
+#: A worker claims or hands back queued triggers, and writes triggers that it runs itself.
 OUT_OF_HAND = """
 SELECT at::text, who, noun, was, becomes, hand FROM written
 WHERE who LIKE 'worker%' AND noun = 'jobs_trigger'

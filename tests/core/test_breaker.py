@@ -42,7 +42,7 @@ def opened(openings: int, wait: float) -> Breaker:
 
 OPENED = opened(1, 30)
 HALF = Breaker(state=HALF_OPEN, openings=2, probe_at=NOW + SECOND, probe_id=PROBE)
-#: What is, what calls showed, and what is then.
+#: The breaker before, the calls' tally, and the breaker after.
 TRANSITIONS = [
     # A first failure begins a window.
     (Breaker(), tally(1), counting(1, left=60)),
@@ -50,7 +50,7 @@ TRANSITIONS = [
     (Breaker(), tally(5), OPENED),
     (counting(4), tally(1), OPENED),
     (counting(4), tally(0, 1), counting(4, 1)),
-    # Enough of them, but too small a part.
+    # Enough failures, but too small a share.
     (counting(4, 6), tally(1), counting(5, 6)),
     (counting(4, 4), tally(1), OPENED),
     (counting(5, 6), tally(1), OPENED),
@@ -94,9 +94,9 @@ def half(until: timedelta) -> Breaker:
         (opened(1, 0), False, Admits.PROBE),
         (opened(1, -9), False, Admits.PROBE),
         (half(60 * SECOND), True, Admits.NONE),
-        # Its worker died, or it was cancelled: the place is free at once.
+        # The probe's worker died, or the probe was cancelled: the place is free at once.
         (half(60 * SECOND), False, Admits.PROBE),
-        # It takes too long.
+        # The probe takes too long.
         (half(-SECOND), True, Admits.PROBE),
         (Breaker(state=OPEN), False, Admits.PROBE),
     ],
@@ -127,7 +127,7 @@ def test_a_probe_has_its_time() -> None:
         ("failed", "tls", None, False),
         ("failed", "timeout", None, False),
         ("timed_out", "timeout", None, False),
-        # Ours, not the target's.
+        # Carillon's failure, not the target's.
         ("failed", "bad_url", None, None),
         ("failed", "type_switched_off", None, None),
         ("failed", "handler_error", None, None),

@@ -1,4 +1,4 @@
-"""Which cron expressions are accepted, what they mean, and what each refusal tells."""
+"""Cron expressions that are accepted, their meaning, and the words of each refusal."""
 
 import calendar
 from datetime import datetime, timedelta

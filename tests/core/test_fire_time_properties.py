@@ -1,4 +1,4 @@
-"""What must hold of fire times whatever the schedule: against a brute-force walk, against cronsim, and of themselves.
+"""Properties of fire times under any schedule: against a brute-force walk, against cronsim, and by themselves.
 
 5,400 examples a run. They gather where clocks change.
 """
@@ -168,7 +168,7 @@ class TestFireTimes:
         assume(local.replace(fold=0).utcoffset() == local.replace(fold=1).utcoffset())
         until = after + timedelta(days=2)
         if parse_cron(expression).wildcard:
-            # There it fires at 01:00 what was to fire at midnight, if midnight is missing.
+            # If midnight is missing, cronsim fires at 01:00 instead of midnight.
             changes = clock_changes(zone, after=after, until=until)
             assume(all(change.walls[0].hour for change in changes if change.is_gap))
         oracle = (moment.astimezone(UTC) for moment in CronSim(as_cronsim_spells(expression), local))
@@ -308,7 +308,7 @@ class StoredJob:
 
 
 def as_cronsim_spells(expression: str) -> str:
-    """``L5`` is ``5L`` there, and names do not go with L."""
+    """In cronsim ``L5`` is ``5L``, and names do not go with L."""
     *rest, weekday = expression.split()
     weekday = weekday.replace("LSUN", "L0")
     return " ".join([*rest, f"{weekday[1]}L" if weekday.startswith("L") else weekday])

@@ -1,4 +1,4 @@
-"""The forecast counts what schedules fire, quarter by quarter and minute by minute, whatever clocks do."""
+"""The forecast counts the firings of schedules, quarter by quarter and minute by minute, across changes of clocks."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -69,7 +69,7 @@ def schedule_of(row: Row) -> Schedule:
 
 
 def walked(rows: list[Row], now: datetime, since: datetime) -> list[int]:
-    """The same, instant by instant."""
+    """The same counts, instant by instant."""
     counts = [0] * QUARTERS
     for row in rows:
         until = since + QUARTERS * QUARTER - TICK

@@ -10,7 +10,7 @@ from jobs.core.histogram import RATIO, SMALLEST, percentile
 
 
 def binned(durations: list[float]) -> Counter[int]:
-    """As the statement does it (store/sql/outcomes.sql: statistics)."""
+    """Bin durations as the statement does (store/sql/outcomes.sql: statistics)."""
     return Counter(
         math.ceil(math.log(max(duration, SMALLEST) / SMALLEST) / math.log(RATIO)) for duration in durations
     )

@@ -56,7 +56,7 @@ def texts(figures: Figures) -> list[str]:
     return [reason.text for reason in judge(figures).reasons]
 
 
-#: What changes for the worse, how bad it is, and what is said.
+#: A change for the worse, its level, and the words about it.
 WRONG: list[tuple[dict[str, Any], Level, str]] = [
     ({"leader": None}, Level.RED, "no beat has ever led, so nothing is dispatched; start one"),
     (
@@ -200,7 +200,7 @@ WRONG: list[tuple[dict[str, Any], Level, str]] = [
         "calls of `api.example.com` by tenant `acme` fail, so its circuit breaker is open, and so are 2 more",
     ),
 ]
-#: What looks like trouble and is none.
+#: Changes that look like trouble and are none.
 RIGHT: list[dict[str, Any]] = [
     {"leader": None, "election": False},
     leader(seconds_left=6),

@@ -1,4 +1,4 @@
-"""Days of the month that move (Quartz's ``15W``, ``LW``, ``L-3``, ``L-3W``): what a walk day by day finds."""
+"""Days of the month that move (Quartz's ``15W``, ``LW``, ``L-3``, ``L-3W``): those that a walk day by day finds."""
 
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -29,7 +29,7 @@ MOVING = st.lists(
 
 
 def read(expression: str) -> CronExpression | None:
-    """None: it never fires."""
+    """None if it never fires."""
     try:
         return parse_cron(expression, "quartz")
     except InvalidInput as error:

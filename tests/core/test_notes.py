@@ -1,4 +1,4 @@
-"""What people are told of changes of clocks, and schedules in words."""
+"""Notes for people about changes of clocks, and schedules in words."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +22,7 @@ def cron(expression: str, zone: str = "UTC", **options: object) -> Schedule:
     return Schedule(ScheduleType.CRON, cron=expression, timezone=zone, cron_dialect=dialect, **options)
 
 
-#: Schedule, start in UTC, and of each firing from there its wall-clock time and its note.
+#: Schedule, start in UTC, and for each firing from there its wall-clock time and its note.
 NOTES = [
     (
         cron("30 2 * * *", NEW_YORK),
@@ -123,7 +123,7 @@ class TestExplainedFireTimes:
         assert explained_fire_times(schedule, after=late, until=at("2026-01-02"), limit=9) == []
 
 
-#: Schedule, now, and the notice: its instant and what it says; None when there is none.
+#: Schedule, now, and the notice: its instant and its words; None when there is none.
 NOTICES = [
     (
         cron("30 2 * * *", NEW_YORK),
@@ -207,7 +207,7 @@ WORDS = [
     (cron("@hourly"), "Every hour, in UTC"),
     (cron("0-59/15 0-23 * * *"), "Every 15 minutes, in UTC"),
     (cron("*/20 1 * * *"), "Every 20 minutes, between 01:00 and 01:59, in UTC"),
-    # Not every 25 minutes: the hour begins anew.
+    # Not every 25 minutes: the hour begins again.
     (cron("*/25 * * * *"), "At 0, 25 and 50 minutes past the hour, in UTC"),
     (cron("0 0 */10 * *"), "At 00:00, on day 1, 11, 21 and 31 of the month, in UTC"),
     (cron("0 0 13 * 5"), "At 00:00, on day 13 of the month and every Friday, in UTC"),

@@ -1,4 +1,4 @@
-"""What becomes of a trigger after a failed attempt, and the words of the policies."""
+"""The decision on a trigger after a failed attempt, and the words of the policies."""
 
 import random
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from jobs.core.states import DEAD_REASONS
 POLICY = RetryPolicy(max_attempts=3, jitter=Jitter.NONE)
 FIRST, SECOND = timedelta(seconds=30), timedelta(minutes=2)
 
-#: What differs from a first ordinary failure of an at-least-once trigger, and the outcome.
+#: The difference from a first ordinary failure of an at-least-once trigger, and the outcome.
 OUTCOMES = [
     ({}, Retry(FIRST)),
     ({"attempts": 2}, Retry(SECOND)),
@@ -83,7 +83,7 @@ class TestAfterFailure:
         assert {outcome.reason for _, outcome in OUTCOMES if isinstance(outcome, Bury)} == set(DEAD_REASONS)
 
 
-#: What differs from a first crash of an at-least-once trigger that was alone, and the outcome.
+#: The difference from a first crash of an at-least-once trigger that was alone, and the outcome.
 CRASHES = [
     ({}, Retry(timedelta())),
     ({"attempts": 3}, Bury("exhausted")),
@@ -168,7 +168,7 @@ FREE = JobFacts(
     max_concurrent=2,
     now=NOW,
 )
-#: How the job stands, what dispatch does, and what it would do if there were no key.
+#: The job's facts, the decision, and the decision if there were no key.
 KEYS = [
     ({"keyed": True, "key_in_flight": 1}, Decision.DISPATCH, Decision.DISPATCH),
     ({"keyed": True, "key_in_flight": 2}, Decision.WAIT, Decision.DISPATCH),
@@ -185,7 +185,7 @@ class TestDecide:
         facts = replace(FREE, **changes)
         assert (decide(Due(), facts), decide_unkeyed(Due(), facts)) == (decision, unkeyed)
         assert key_is_full(facts) == (changes["keyed"] and changes["key_in_flight"] == 2)
-        assert facts == replace(FREE, **changes)  # it is asked, and stays as it was
+        assert facts == replace(FREE, **changes)  # it is read only
 
 
 #: Policy, older than the window, passed over, end.
@@ -212,7 +212,7 @@ class TestMissed:
         assert most_to_run(policy, max_catchup=7) == most
 
 
-#: Of a job with max_concurrent 3: policy, in flight, retrying, in sight, room.
+#: For a job with max_concurrent 3: policy, in flight, retrying, in sight, room.
 PARKED = [
     ("allow", 0, 0, 0, 3),
     ("allow", 1, 5, 1, 1),

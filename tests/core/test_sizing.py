@@ -64,7 +64,7 @@ class TestServers:
 
     @pytest.mark.parametrize(
         ("rate", "said"),
-        [(4000, "no more than half"), (6000, "start later"), (9000, "more than one Postgres")],
+        [(4000, "no more than half"), (6000, "start later"), (9000, "exceeds the capacity of one Postgres")],
     )
     def test_are_one_postgres_as_far_as_it_carries(self, rate: float, said: str) -> None:
         assert value("share_of_one_postgres", firings_per_second=rate) == pytest.approx(

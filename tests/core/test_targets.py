@@ -82,7 +82,7 @@ class TestRegex:
 
 
 PAUSED = Rule("*.example.com", paused=True, reason="Incident 42.")
-#: The rules, a target, and what holds for it.
+#: The rules, a target, and the limits that hold for it.
 LIMITS = [
     ([], "api.example.com", Limits()),
     ([Rule("*", 20)], "api.example.com", Limits(20)),

@@ -1,4 +1,4 @@
-"""A timetable counts and picks the very instants that ``fire_times`` lists, wherever it is asked."""
+"""A timetable counts and picks the very instants that ``fire_times`` lists, at every moment that is asked for."""
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Which names of time zones are taken, and what a refusal suggests."""
+"""Names of time zones that are taken, and the suggestion in a refusal."""
 
 import re
 import zoneinfo

@@ -1,4 +1,4 @@
-"""Turns: places go by service received and weight (DESIGN §8), whatever the number of lanes."""
+"""Turns: places go by service received and weight (DESIGN §8), with any number of lanes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ class TestTurns:
         turns = turns_of(lane(tenant) for tenant in range(1, 401))
         served(turns, 256)
         turns.add(lane(1000, priority=0))
-        # Those that were not served yet have the same tag as the newcomer had, if it came at the start.
+        # Tenants that were not served yet have the tag that the newcomer would have had, had it come at the start.
         assert 1000 in served(turns, 150 + 400)
         turns.add(lane(1001, priority=0))
         for _ in range(40):
@@ -236,7 +236,7 @@ class TestUrgentTurns:
 
         served = [turns.allot_urgent(100, {"noop": 8}, room_of) for _ in range(4)]
         assert [[ask.lane.tenant_id for ask in asks] for asks in served] == [[], [], [], [35]]
-        # The one that is served is asked about once more.
+        # The tenant that is served is asked about once more.
         assert len(looked_at) == 4 * 10 + 1
 
     def test_end_with_the_lane(self) -> None:
@@ -254,5 +254,5 @@ class TestUrgentTurns:
         assert self.served(turns, noop=1) == [(2, "noop", 0)]
         turns.give_back(second, 1)
         assert self.served(turns, noop=1) == [(2, "noop", 0)]
-        # Nothing of it disturbs the usual turns.
+        # This does not disturb the usual turns.
         assert Counter(served(turns, 4)).total() == 4

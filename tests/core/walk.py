@@ -1,7 +1,7 @@
 """Fire times by brute force: every second or minute of a stretch is looked at, in UTC, and DESIGN §9 read out.
 
-Independent of what it judges: cron fields are matched value by value, zones are asked at instants only (never "what is
-the instant of this wall-clock time"), and a gap is seen as a jump of the local clock.
+Independent of the code that it judges: cron fields are matched value by value, zones are asked at instants only (never
+"what is the instant of this wall-clock time"), and a gap is seen as a jump of the local clock.
 """
 
 import calendar
@@ -90,7 +90,7 @@ def matcher(expression: str) -> tuple[Matcher, bool]:
 
 
 def walk(expression: str, zone: ZoneInfo, policy: str, *, after: datetime, until: datetime) -> list[datetime]:
-    """What DESIGN §9 has fire with ``after < t <= until``, both whole minutes, or seconds for six fields."""
+    """Instants that fire by DESIGN §9 with ``after < t <= until``, both whole minutes, or seconds for six fields."""
     matches, wildcard = matcher(expression)
     step = timedelta(seconds=1) if len(expression.split()) == 6 else timedelta(minutes=1)
     fires = []

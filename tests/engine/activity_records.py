@@ -7,7 +7,7 @@ from jobs.models import ActivityMinute
 
 
 def on_record(model: type = ActivityMinute) -> dict[tuple[int, str], dict[str, int]]:
-    """What is on record, the minutes of each tenant and job type together; what did not happen is left out."""
+    """The counts on record, with the minutes of a tenant and job type added up. Kinds without one are left out."""
     found: dict[tuple[int, str], Counter[str]] = {}
     for row in model.objects.filter(tenant_id__gte=0).values():
         counts = {kind: row[kind] for kind in KINDS if row[kind] is not None}

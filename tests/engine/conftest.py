@@ -1,4 +1,4 @@
-"""What the engine's tests share: a cycle stepped by hand, a worker without Celery, and handlers that are scripted."""
+"""Fixtures of the engine's tests: a cycle stepped by hand, a worker without Celery, and scripted handlers."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from tests import factories
 
 
 class Broker:
-    """Takes messages as a list; can be away, or break in the middle of a publish."""
+    """Takes messages as a list; can be away, or fail in the middle of a publish."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -46,7 +46,7 @@ class Broker:
 
 
 class Beat:
-    """A beat stepped by hand: ``step`` makes turns until nothing more is to be done at once."""
+    """A beat stepped by hand: ``step`` makes turns until nothing more is due at once."""
 
     def __init__(self, broker: Broker, settings: EngineSettings) -> None:
         self.broker = broker
@@ -86,7 +86,7 @@ def make_beat(job_types: None, broker: Broker) -> Callable[..., Beat]:
 
 @pytest.fixture
 def beat(make_beat: Callable[..., Beat]) -> Beat:
-    """A beat without election: setting the clock must not depose it."""
+    """A beat without leader election: setting the clock must not depose it."""
     return make_beat(leader_election=False)
 
 
@@ -102,7 +102,7 @@ def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     runner = AsyncRunner()
     monkeypatch.setattr(THIS, "_renewer", None)
     monkeypatch.setattr(THIS, "runner", runner)
-    # A test that is about it says when.
+    # A test of this value sets it.
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 60.0)
 
     def run(*triggers: Trigger) -> dict[str, int] | None:
@@ -124,7 +124,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(eq=False)
 class Told:
-    """A batch that only tells what the renewer asks of it."""
+    """A batch that does nothing but call these functions when the renewer asks."""
 
     hold: Hold = field(default_factory=lambda: Hold({}))
     flush_if_due: Callable[[], None] = _nothing

@@ -1,7 +1,7 @@
-"""A pool by the name of one that Carillon refuses, so that refusing it needs no gevent."""
+"""A pool with the name of one that Carillon refuses, so that the refusal can be tested without gevent."""
 
 from celery.concurrency.solo import TaskPool as Solo
 
 
 class TaskPool(Solo):
-    """Would run, were it let."""
+    """Would run if Carillon let it."""

@@ -1,4 +1,4 @@
-"""Steps beside dispatch: nothing comes twice, nothing is lost, and what ails one is its own trouble."""
+"""Steps beside dispatch: nothing comes twice, nothing is lost, and trouble in one step does not affect the others."""
 
 import threading
 from collections import Counter
@@ -28,7 +28,7 @@ JOBS = 5 * BATCH
 
 @pytest.fixture
 def burst() -> list[Job]:
-    """Jobs that all fire now, and in a minute again."""
+    """Jobs that all fire now, and again in a minute."""
     tenant, at = make_tenant(), factories.now()
     return [make_job(tenant, next_fire_at=at, interval=MINUTE, created_at=at - MINUTE) for _ in range(JOBS)]
 
@@ -51,7 +51,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def cycle(job_types: None, broker: Broker) -> Iterator[Cycle]:
     """A leading beat with its threads, which materializes in small passes."""
     found = Cycle(
-        # Nobody takes from the queue here: measured in a slow moment, its window would shrink to what is taken.
+        # No worker takes from the queue here. Measured in a slow moment, the window would shrink to the number taken.
         settings=engine_settings().model_copy(
             update={"materialize_batch": BATCH, "look_ahead_seconds": 1.0, "queue_window_min": JOBS}
         ),
@@ -64,7 +64,7 @@ def cycle(job_types: None, broker: Broker) -> Iterator[Cycle]:
 
 
 def turn_until(cycle: Cycle, done: Callable[[], Any]) -> None:
-    """Turn, as a beat does, until it is done."""
+    """Make turns, as a beat does, until ``done``."""
 
     def turned() -> Any:
         cycle.tick()
@@ -132,7 +132,7 @@ class TestThreads:
 
 
 def backends() -> set[int]:
-    """Those of our database, by process id."""
+    """Connections of clients to our database, by process id."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
@@ -141,7 +141,7 @@ def backends() -> set[int]:
 
 
 class TestDispatch:
-    """Of a beat one of whose other steps is in trouble."""
+    """Dispatch of a beat one of whose other steps is in trouble."""
 
     @pytest.mark.parametrize("name", ["release", "materialize", "reap leases", "catch-up", "notices"])
     def test_goes_on_while_another_step_hangs(self, cycle: Cycle, broker: Broker, name: str) -> None:

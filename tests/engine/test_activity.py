@@ -1,4 +1,4 @@
-"""Activity: what happens is counted in memory and added on record once a second."""
+"""Activity: counted in memory and added to the records once a second."""
 
 import os
 import threading

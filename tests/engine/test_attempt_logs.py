@@ -1,4 +1,4 @@
-"""Whatever is logged while an attempt is executed names the attempt, and each attempt that ended is in the log."""
+"""Each line that is logged while an attempt is executed names the attempt, and each ended attempt is in the log."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ IDS = ("tenant", "job_id", "trigger_id", "attempt_id", "attempt", "fence")
 
 @pytest.fixture(autouse=True)
 def own_second() -> Iterator[None]:
-    """A test's lines are not sampled because of those of the test before."""
+    """A test's lines are not sampled because of the lines of an earlier test."""
     endings._sampled.cache_clear()
     yield
     endings.tell_the_rest()
@@ -136,7 +136,7 @@ class TestLinesOfAHandler:
     def test_that_an_event_loop_writes_for_nobody_name_none(
         self, perform: Perform, handler: Register, lines: Lines
     ) -> None:
-        """As about a connection that is kept alive: made by one attempt, and used by another."""
+        """For example a line about a connection that is kept alive: one attempt made it, and another uses it."""
 
         async def leave_something(ctx: Context, payload: dict[str, Any]) -> None:
             over = asyncio.Event()
@@ -154,7 +154,7 @@ class TestLinesOfAHandler:
     def test_that_the_engine_writes_for_it_name_it_too(
         self, perform: Perform, handler: Register, lines: Lines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """From the thread that writes an asynchronous handler's progress."""
+        """The line comes from the thread that writes an asynchronous handler's progress."""
         from jobs.engine.worker import reports
 
         async def report(ctx: Context, payload: dict[str, Any]) -> None:
@@ -218,7 +218,7 @@ class TestAnEndedAttempt:
     def test_is_counted_where_too_many_end(
         self, perform: Perform, handler: Register, lines: Lines, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sampling, "SECOND", 5.0)  # all end within it, whatever the machine
+        monkeypatch.setattr(sampling, "SECOND", 5.0)  # all end within it, on any machine
 
         def fail_sometimes(ctx: Context, payload: dict[str, Any]) -> None:
             if payload["n"] % 4 == 0:

@@ -27,7 +27,7 @@ RETRY = {"max_attempts": 5, "backoff": "fixed", "initial_delay_seconds": 3600, "
 
 
 class World:
-    """Two tenants that call one host, which is up or down; ``turn``: a beat's, and all that it queued runs."""
+    """Two tenants that call one host, which is up or down. ``turn``: a beat's turn; all triggers that it queued run."""
 
     def __init__(self, receiver: Receiver, beat: Beat, broker: Broker) -> None:
         self.receiver, self.beat, self.broker = receiver, beat, broker
@@ -60,7 +60,7 @@ class World:
         return sum(len(message.tokens) for message in messages)
 
     def let_probe(self) -> None:
-        """The time until the next probe is over."""
+        """Let the time until the next probe end."""
         Breaker.objects.exclude(state="closed").update(probe_at=now() - SECOND)
 
     def breaker(self) -> Breaker:
@@ -103,7 +103,7 @@ class TestABreaker:
         assert {(row(each)["state"], row(each)["attempt_count"]) for each in waiting} == {("pending", 0)}
 
         world.let_probe()
-        assert world.turn() == 1  # it fails, and the time until the next one is longer
+        assert world.turn() == 1  # the probe fails, and the time until the next one is longer
         assert (world.requests, world.breaker().openings) == (FAILURES + 1, 2)
         assert world.turn() == 0
 
@@ -115,7 +115,7 @@ class TestABreaker:
             lambda: world.turn() is not None and states(waiting).count("succeeded") == 6, what="all run"
         )
         assert world.requests == FAILURES + 1 + 6
-        # One of those that waited was the probe that failed; everything else ran once.
+        # One of the waiting triggers was the failed probe; every other one ran once.
         assert sorted(len(attempts(each)) for each in waiting) == [1] * 7
         assert {row(each)["attempt_count"] for each in failed} == {1}
 
@@ -139,7 +139,7 @@ class TestABreaker:
         assert not Breaker.objects.exclude(tenant=world.tenant).exists()
         Tenant.objects.update(circuit_breaker=True)
         world.webhooks(2, world.other)
-        assert world.turn() == 2  # its own has counted two failures
+        assert world.turn() == 2  # the breaker of ``other`` has counted two failures
 
     def test_leaves_other_hosts_of_the_tenant_alone(self, world: World) -> None:
         world.open()
@@ -189,7 +189,7 @@ class TestABreaker:
         assert not Breaker.objects.exists()
 
     def test_opens_for_a_host_that_nobody_answers_at(self, world: World) -> None:
-        with socket.socket() as unheard:  # bound, and never listened at
+        with socket.socket() as unheard:  # bound, but it never listens
             unheard.bind(("127.0.0.1", 0))
             port = unheard.getsockname()[1]
             url, target = f"http://127.0.0.1:{port}/", f"127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""A Redis that was emptied has lost its messages: it is noticed, and their triggers are dispatched again."""
+"""A Redis that was emptied has lost its messages. A beat notices, and their triggers are dispatched again."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Without the broker: messages lie in Postgres, under the same fences as ever, until it is back."""
+"""Without the broker, messages lie in Postgres until it is back, under the same fences as ever."""
 
 import os
 import threading
@@ -73,7 +73,7 @@ class TestPublisher:
             channel = broker.channel()
             queue = Queue("jobs.noop", exchange="", routing_key="jobs.noop")(channel)
             sent = queue.get(no_ack=True)
-            # What workers of the versions before and after read; it may be added to, and nothing taken away.
+            # Workers of the versions before and after read these fields. Fields may be added; none may be removed.
             assert sent.payload[0] == [[[str(message.tokens[0].id), 1]]]
             assert sent.payload[1] == {}
             assert sent.headers["task"] == "jobs.noop"
@@ -146,7 +146,8 @@ class TestTakers:
             thread.start()
         for thread in threads:
             thread.join(30)
-        # Who finds the oldest one locked takes the next; who finds nothing leaves the rest to the others.
+        # A taker that finds the oldest message locked takes the next. One that finds none leaves the rest to the
+        # others.
         assert sorted(fences) == list(range(60))
 
     def test_look_by_themselves_until_they_are_stopped_and_outlive_a_failure(self, job_types: None) -> None:

@@ -1,4 +1,4 @@
-"""How many bytes a firing leaves in the tables and their indexes: the figures by which installations are sized."""
+"""How many bytes a firing leaves in the tables and their indexes: the figures for sizing installations."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ _SIZES = """
 
 
 def sizes() -> dict[str, int]:
-    """Bytes of the tables with their indexes. Vacuumed, so that what rows have left behind is taken up again."""
+    """Bytes of the tables with their indexes. They are vacuumed, so that the space of old rows is used again."""
     with connection.cursor() as cursor:
         for table in ("jobs_trigger", "jobs_attempt", "jobs_event"):
             cursor.execute(f"VACUUM {table}")
@@ -33,11 +33,11 @@ def sizes() -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 def test_a_firing_takes_the_bytes_by_which_installations_are_sized(beat: Beat, perform: Perform) -> None:
-    empty_tables()  # Room that others' rolled back rows left would be given back in between, or filled.
+    empty_tables()  # Otherwise space left by rolled back rows of other tests would be given back in between, or filled.
     tenant = factories.make_tenant(all_events=True, max_jobs=ROUNDS * FIRINGS * 2)
 
     def fire() -> None:
-        """So many jobs, each due once now, through materialize, dispatch, claim and finish as they are."""
+        """``FIRINGS`` jobs, each due once now, through the real materialize, dispatch, claim and finish."""
         at = factories.now()
         jobs = [
             factories.make_job(tenant, interval=DAY, created_at=at - DAY, next_fire_at=at)

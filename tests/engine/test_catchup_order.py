@@ -1,4 +1,4 @@
-"""A burst comes back from an outage: who fires soonest goes on first, whatever went before."""
+"""A backlog after an outage: the job that fires soonest goes on first, regardless of earlier passes."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -25,7 +25,7 @@ def away_since(last: datetime, **columns: object) -> Job:
 
 @pytest.fixture
 def burst() -> list[Job]:
-    """Nine days late, every one; in the order in which they fire next. The first fires in five seconds."""
+    """Jobs that are all nine days late, in the order in which they fire next. The first fires in five seconds."""
     now = factories.now().replace(microsecond=0)
     left = now - 9 * DAY
     minutely = [away_since(left + (5 + 10 * k) * SECOND) for k in range(6)]
@@ -43,7 +43,7 @@ def burst() -> list[Job]:
 
 
 def pass_over(limit: int, order: CatchUpOrder) -> set[object]:
-    """The jobs a pass takes; it leaves them with a next firing ahead, or none."""
+    """The jobs that a pass takes. The pass leaves them with a next firing ahead, or with none."""
     before = {job.id: job.next_fire_at for job in Job.objects.all()}
     materialize(leadership=ANYONE, look_ahead=MINUTE, limit=limit, order=order)
     return {job.id for job in Job.objects.all() if job.next_fire_at != before[job.id]}
@@ -63,7 +63,7 @@ class TestABurst:
         assert took == [4, 4, 1, 0]
 
     def test_counts_what_has_just_fallen_due_as_urgent(self, burst: list[Job], clock: Clock) -> None:
-        # Fallen due within the second before, and counted as such for another one.
+        # It fell due within the last second, and counts as just fallen due for another one.
         clock(5 * SECOND)
         assert pass_over(1, CatchUpOrder()) == {burst[0].id}
 

@@ -1,4 +1,4 @@
-"""Told to spare what is loaded, the collector does. Told that much was read, it starts."""
+"""The garbage collector spares loaded objects when told to, and starts when told that many bytes were read."""
 
 import gc
 import weakref
@@ -15,7 +15,7 @@ class Knot:
 
 def test_what_is_loaded_is_spared_and_what_comes_later_is_not() -> None:
     before = gc.get_threshold()
-    gc.unfreeze()  # the tests' own process is spared, too
+    gc.unfreeze()  # the tests' own objects are spared, too
     gc.set_threshold(700, *before[1:])
     try:
         collector.spare()
@@ -29,7 +29,7 @@ def test_what_is_loaded_is_spared_and_what_comes_later_is_not() -> None:
 
 
 def test_it_starts_when_requests_of_many_bytes_are_over() -> None:
-    gc.disable()  # few objects: nothing else would start it
+    gc.disable()  # few objects: nothing else would start a collection
     try:
         collector.note_read(collector.MAX_READ_BYTES)
         later = weakref.ref(Knot())

@@ -1,4 +1,4 @@
-"""Confirms of RabbitMQ, by what its channel says: one by one or many at once, none at all, and no."""
+"""Confirms of RabbitMQ, as its channel says them: one by one, many at once, none, and refusals."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from jobs.engine.confirms import Confirms, NotConfirmed
 
 
 class Channel:
-    """Says what it was given to say, one thing each time that it is asked."""
+    """Says the scripted confirms, one each time that it is asked."""
 
     def __init__(self) -> None:
         self.events: dict[str, set[Callable[[int, bool], None]]] = {"basic_ack": set(), "basic_nack": set()}

@@ -1,18 +1,14 @@
-"""Our consumer publishes task events in lots, and takes one message ahead where these are short."""
+"""Carillon's consumer publishes task events in batches, and gives back what it has not begun when it stops."""
 
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from queue import Empty
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
 from amqp.exceptions import AMQPNotImplementedError
-from celery.worker import state
 from celery.worker.consumer import Consumer as CelerysConsumer
 from celery.worker.consumer import consumer as complaints
 from kombu import Queue
@@ -21,18 +17,15 @@ from jobs.telemetry import Outage
 from scheduler_project.celery import app
 from scheduler_project.worker import consumer
 from scheduler_project.worker.consumer import (
-    BRISK_PER_SECOND,
     FLUSH_SECONDS,
     MAX_EVENTS,
-    MEASURE_SECONDS,
     Consumer,
-    Prefetch,
 )
 from stage.waiting import wait_until
 
 
 class Hub:
-    """Remembers what it was asked to call later."""
+    """Remembers the calls that it was asked to make later."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, Callable[[], None]]] = []
@@ -45,7 +38,7 @@ class Hub:
 
 
 class Stood(Consumer):
-    """A consumer with nothing behind it but a hub and a dispatcher that counts its flushes."""
+    """A consumer with only a hub and a dispatcher that counts its flushes."""
 
     def __init__(self) -> None:
         self.hub = Hub()
@@ -104,7 +97,7 @@ def test_celery_takes_ours_and_gives_what_is_left_at_the_end(
 
 
 class Queues(dict[str, Queue]):
-    """As Celery has them: by name, and those that are consumed from."""
+    """As in Celery: queues by name, and the list of those that are consumed from."""
 
     @property
     def consume_from(self) -> list[str]:
@@ -112,7 +105,7 @@ class Queues(dict[str, Queue]):
 
 
 class TestQuorumQueues:
-    """They refuse a prefetch count that is the worker's, with an error that ends the connection."""
+    """Quorum queues refuse a prefetch count that is the worker's, with an error that ends the connection."""
 
     @pytest.fixture
     def worker(self, monkeypatch: pytest.MonkeyPatch) -> Stood:
@@ -132,7 +125,7 @@ class TestQuorumQueues:
         refused = "NOT_IMPLEMENTED - queue 'jobs.webhook' in vhost 'qq' does not support global qos"
         worker.on_connection_error_after_connected(AMQPNotImplementedError(refused))
         assert consumer.count_prefetch(worker, celerys=lambda _: True) is False
-        assert worker.initial_prefetch_count == 2  # of 8 for three queues
+        assert worker.initial_prefetch_count == 2  # a worker's 8, shared by three queues
 
     def test_have_it_by_queue_from_the_first_where_we_declare_them(self, worker: Stood) -> None:
         worker.app.amqp.queues["a"].queue_arguments = {"x-queue-type": "quorum"}
@@ -145,117 +138,8 @@ class TestQuorumQueues:
         assert worker.initial_prefetch_count == 8
 
 
-class TestPrefetch:
-    """Of a worker with two processes."""
-
-    @pytest.fixture
-    def reserved(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        found: list[int] = []
-        monkeypatch.setattr(consumer.state, "reserved_requests", found)
-        monkeypatch.setattr(consumer.state, "all_total_count", [0])
-        return found
-
-    @staticmethod
-    def started(driver: str = "redis") -> SimpleNamespace:
-        worker = SimpleNamespace(
-            connection=SimpleNamespace(transport=SimpleNamespace(driver_type=driver)),
-            task_consumer=SimpleNamespace(
-                channel=SimpleNamespace(qos=SimpleNamespace(can_consume=lambda: True))
-            ),
-            controller=SimpleNamespace(max_concurrency=None),
-            pool=SimpleNamespace(num_processes=2),
-        )
-        Prefetch(worker).start(worker)
-        return worker.task_consumer.channel.qos
-
-    def test_takes_no_more_than_its_processes_at_first(
-        self, clock: SimpleNamespace, reserved: list[int]
-    ) -> None:
-        qos = self.started()
-        assert qos.can_consume()
-        reserved += [1, 2]
-        assert not qos.can_consume()
-
-    def test_takes_one_ahead_for_each_while_messages_are_short_and_no_longer(
-        self, clock: SimpleNamespace, reserved: list[int]
-    ) -> None:
-        qos = self.started()
-        reserved += [1, 2, 3]
-        state.all_total_count[0] += 2 * BRISK_PER_SECOND
-        clock.now += MEASURE_SECONDS
-        assert qos.can_consume()
-        reserved.append(4)
-        assert not qos.can_consume()
-        reserved.pop()
-        clock.now += MEASURE_SECONDS
-        assert not qos.can_consume()
-
-    @pytest.mark.parametrize(
-        ("processes", "kept", "ordinary", "urgent", "only"),
-        [(2, 1, 0, 1, False), (2, 1, 1, 0, True), (8, 2, 5, 2, False), (8, 2, 6, 0, True), (2, 9, 0, 0, False),
-         (2, 9, 1, 0, True), (1, 1, 0, 0, False), (1, 1, 1, 0, False)],
-    )  # fmt: skip
-    def test_keeps_processes_for_urgent_messages_but_never_the_last(
-        self,
-        reserved: list[Any],
-        settings: Any,
-        processes: int,
-        kept: int,
-        ordinary: int,
-        urgent: int,
-        only: bool,
-    ) -> None:
-        settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
-        worker = SimpleNamespace(
-            connection=SimpleNamespace(transport=SimpleNamespace(driver_type="redis")),
-            task_consumer=SimpleNamespace(
-                channel=SimpleNamespace(qos=SimpleNamespace(can_consume=lambda: True))
-            ),
-            controller=SimpleNamespace(max_concurrency=None),
-            pool=SimpleNamespace(num_processes=processes),
-        )
-        Prefetch(worker).start(worker)
-        reserved += [SimpleNamespace(delivery_info={"priority": 1})] * ordinary
-        reserved += [SimpleNamespace(delivery_info={"priority": 0})] * urgent
-        assert worker.task_consumer.channel.only_urgent() is only
-
-    def test_takes_from_the_first_lists_alone_while_only_urgent_ones_may_start(self) -> None:
-        options = app.conf.broker_transport_options | {"priority_steps": [0, 1]}
-        queue = Queue(f"test-{uuid4()}", durable=False)
-        with app.connection(transport_options=options) as ours:
-            taken: list[object] = []
-            task_consumer = ours.Consumer(queue, callbacks=[lambda body, message: taken.append(body)])
-            channel = task_consumer.channel
-            task_consumer.consume()
-            producer = ours.Producer(channel)
-            may_take: list[bool] = [True]
-            channel.only_urgent = lambda: may_take[0]
-
-            def poll() -> None:
-                ours.transport.cycle._register_BRPOP(channel)
-                with suppress(Empty):
-                    channel._brpop_read()
-
-            for body, priority in (("low", 1), ("critical", 0)):
-                producer.publish(body, routing_key=queue.name, exchange="", priority=priority)
-            for _ in range(2):
-                poll()
-            assert taken == ["critical"]
-            may_take[0] = False
-            poll()
-            assert taken == ["critical", "low"]
-            assert channel.priority_steps == [0, 1]
-
-    def test_leaves_other_brokers_to_their_own_count(
-        self, clock: SimpleNamespace, reserved: list[int]
-    ) -> None:
-        qos = self.started("amqp")
-        reserved += [1, 2, 3, 4]
-        assert qos.can_consume()
-
-
 class TestClose:
-    """Of a worker that is told to stop, and has asked Redis for one more message."""
+    """The close of a worker that is told to stop, and has asked Redis for one more message."""
 
     @pytest.fixture
     def stopping(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:

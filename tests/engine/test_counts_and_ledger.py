@@ -1,4 +1,4 @@
-"""The counts of what happened agree with the ledger exactly, after firings that end in every way."""
+"""The counts of activity agree exactly with the ledger, after firings that end in every way."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def counted_by_this_test() -> None:
 
 @pytest.fixture
 def kinds_of_end(handler: Register) -> list[str]:
-    """Job types whose handlers end in every way there is."""
+    """Job types whose handlers end in every possible way."""
 
     def ok(ctx: Context, payload: Any) -> None:
         pass
@@ -57,7 +57,7 @@ def kinds_of_end(handler: Register) -> list[str]:
 
 
 def run_all(beat: Beat, broker: Broker) -> None:
-    """Until nothing waits but for a time to come; retries are due at once."""
+    """Run until all that is left waits for a later time; retries are due at once."""
     while True:
         Trigger.objects.filter(state="retrying").update(due_at=factories.now())
         beat.step()
@@ -93,7 +93,7 @@ class TestCountsAndTheLedger:
 
     @staticmethod
     def _intervene(tenant: Any, beat: Beat, broker: Broker) -> None:
-        """What people and crashes do: cancel, replay, run now, pause, edit, and let a lease and a message go."""
+        """Acts of people and crashes: cancel, replay, run now, pause, edit, and the loss of a lease and a message."""
         dead = Trigger.objects.filter(tenant=tenant, state="dead").first()
         assert dead is not None
         trigger_actions.replay_trigger(tenant=tenant, trigger_id=dead.id)
@@ -124,7 +124,7 @@ class TestCountsAndTheLedger:
 
     @staticmethod
     def _agreed() -> int:
-        """Asserts it for each tenant and job type; returns how many triggers there are."""
+        """Asserts that counts and ledger agree for each tenant and job type; returns how many triggers there are."""
         recorded = on_record()
         keys = {(t.tenant_id, t.job_type) for t in Trigger.objects.all()} | recorded.keys()
         for tenant_id, job_type in keys:
@@ -150,7 +150,7 @@ class TestCountsAndTheLedger:
             assert counts["dispatched"] == counts["started"] + counts["handed_back"] + counts["messages_lost"]
             assert counts["cancelled"] == sum(n for (state, _), n in fates.items() if state == "cancelled")
             buried = sum(n for kind, n in counts.items() if kind.startswith("buried_"))
-            # Only dead ones were replayed.
+            # Only dead triggers were replayed.
             assert buried - counts["replayed"] == sum(n for (state, _), n in fates.items() if state == "dead")
         every = Counter[str]()
         for counts_of in recorded.values():

@@ -1,4 +1,4 @@
-"""The misfire policies over stretches of instants: however these are cut, each ends as dispatch would have it."""
+"""The misfire policies over stretches of instants: however these are cut, each ends as dispatch would decide it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ def shown(found: Decided) -> tuple[dict[str, list[datetime]], list[datetime]]:
 
 @dataclass(frozen=True)
 class Missed:
-    """A firing that dispatch would meet long after it was due."""
+    """A firing that dispatch would see long after it was due."""
 
     scheduled_for: datetime
     job_type: str = "noop"
@@ -51,7 +51,7 @@ class Missed:
 def by_dispatch(
     instants: list[datetime], *, policy: str, keep: int, window_start: datetime
 ) -> tuple[dict[str, list[datetime]], list[datetime]]:
-    """As dispatch decides about the same firings, one after another."""
+    """The decisions of dispatch about the same firings, one after another."""
     facts = JobFacts(
         job_type="noop",
         active=True,

@@ -1,11 +1,11 @@
-"""A stop that hangs ends all the same, and says where."""
+"""A stop that hangs still ends the process, and logs where it hung."""
 
 import subprocess
 import sys
 
 from stage.processes import PROJECT_DIR
 
-#: A process of a pool that goes on for ever, and one that waits for it.
+#: A process of a pool that runs for ever, and one that waits for it.
 PROGRAM = """
 import os, time
 import django

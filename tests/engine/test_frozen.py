@@ -1,4 +1,4 @@
-"""A worker that was frozen between its claim and its handlers: what others took over meanwhile it does not start."""
+"""A worker that was frozen between claim and handlers does not start triggers that others took over meanwhile."""
 
 import time
 from typing import Any
@@ -18,7 +18,7 @@ LEASE_SECONDS = 0.5
 
 @pytest.fixture
 def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many triggers each renewal asked for."""
+    """The number of triggers that each renewal asked for."""
     asked: list[int] = []
     renew = execution.renew
 

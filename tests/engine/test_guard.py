@@ -23,12 +23,12 @@ from tests.factories import attempts, row, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LEASE, GRACE = timedelta(seconds=30), timedelta(seconds=0)
-#: No process that a test makes has beaten since.
+#: A time long past: no process that a test makes has beaten since.
 LONG_AGO = 0.001
 
 
 class Worker:
-    """A forked process that notes triggers in hand and does nothing more; ``guard`` looks after it."""
+    """A forked process that notes its claimed triggers and does nothing more; ``guard`` watches it."""
 
     def __init__(self) -> None:
         self.hands = Hands()
@@ -139,7 +139,7 @@ class TestGuard:
     def test_spares_one_whose_handler_may_go_on_though_calls_beside_it_are_overdue(
         self, worker: Worker, trigger: Trigger
     ) -> None:
-        """Calls that linger get no turn while a handler holds the interpreter: to end them would run it again."""
+        """Lingering calls get no turn while a handler holds the interpreter: to end the process would run it again."""
         lingering = queued("noop")
         worker.takes(
             trigger, lingering, deadline={trigger.id: time.monotonic() + 600, lingering.id: LONG_AGO}
@@ -161,7 +161,7 @@ class TestGuard:
         assert state_of(trigger) == (("cancelled", "requested") if expendable else ("running", ""))
 
     def test_keeps_apart_who_has_the_pid_of_one_that_is_gone(self, worker: Worker, trigger: Trigger) -> None:
-        """The kernel gives pids anew: whoever has it now is not to be killed."""
+        """The kernel reuses pids: a new process with this pid must not be killed."""
         worker.takes(trigger, deadline=LONG_AGO)
         [slot] = worker.hands.slots()
         import struct

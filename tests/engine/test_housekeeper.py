@@ -1,4 +1,4 @@
-"""Chores wait while on-time work fills whole batches, but not for ever; and none waits for another."""
+"""Chores wait while on-time work fills whole batches, but not for ever; and no chore waits for another."""
 
 from datetime import timedelta
 from types import SimpleNamespace

@@ -77,7 +77,7 @@ class TestLeader:
         assert new.lead() is not None
 
     def test_inherits_nothing_from_itself(self, clock: Callable[..., None]) -> None:
-        """Its lease ran out while it was busy, or its database was away: nobody else left anything half done."""
+        """Its lease ran out while it was busy, or its database was away: no other beat left work half done."""
         leader = Leader(lease=LEASE)
         leader.lead()
         before = leader.inheritances
@@ -118,7 +118,7 @@ class TestLeader:
 
 
 class StubCycle:
-    """In place of the engine's: says how long to sleep, counts its turns."""
+    """Stands in for the engine's cycle: says how long to sleep, counts its turns."""
 
     def __init__(self) -> None:
         self.turns = self.closed = 0
@@ -138,10 +138,10 @@ class StubCycle:
 class TestLeaderScheduler:
     @pytest.fixture
     def scheduler(self, job_types: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaderScheduler]:
-        """A real one whose cycle is a stub, with the signal handlers put back afterwards.
+        """A real scheduler whose cycle is a stub. The signal handlers are restored afterwards.
 
-        A beat's thread for operations, its plans and what its collector spares would outlive the test and be in the
-        way of all that follow.
+        Left out are a beat's thread for operations, its kept plans, and the objects that its collector spares. They
+        would outlive the test and disturb all later tests.
         """
         monkeypatch.setattr(collector, "spare", lambda: None)
         monkeypatch.setattr(Runner, "start", lambda self: None)
@@ -211,7 +211,7 @@ class TestLeaderScheduler:
     def test_wakes_from_a_leaders_sleep_at_a_wake_up(self, scheduler: Any) -> None:
         scheduler._cycle.sleeps, scheduler._cycle.leading = 60.0, True
         began = time.monotonic()
-        assert scheduler.tick() == 0.0  # until it has subscribed
+        assert scheduler.tick() == 0.0  # ends once it has subscribed
         wake_beats()
         assert scheduler.tick() == 0.0
         assert time.monotonic() - began < 60

@@ -1,4 +1,4 @@
-"""Slow asynchronous handlers go on by themselves: their message is done with, and its process free for the next."""
+"""Slow asynchronous handlers go on by themselves: their message is done, and its process is free for the next."""
 
 import asyncio
 import threading
@@ -21,12 +21,12 @@ from tests.factories import attempts, make_triggers, row, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 Register = Callable[..., str]
-#: No test waits for so long.
+#: No test waits this long.
 LONG = 60.0
 
 
 class Gate:
-    """Handlers of ``name`` wait at it unless their payload says ``quick``."""
+    """Handlers of ``name`` wait at the gate unless their payload says ``quick``."""
 
     def __init__(self, register: Register) -> None:
         self._open = threading.Event()
@@ -49,7 +49,7 @@ class Gate:
 
 @pytest.fixture
 def short_leases(perform: Perform, settings: Any) -> None:
-    """Before the first message: the renewer learns then how long leases are, and when to renew them."""
+    """Set before the first message: the renewer then learns how long leases are, and when to renew them."""
     settings.CARILLON = settings.CARILLON.model_copy(update={"worker_lease_seconds": 0.3})
 
 

@@ -1,4 +1,4 @@
-"""``ctx.once``: an effect on a database is made once, whichever execution of its firing gets there, and how often."""
+"""``ctx.once``: an effect on a database is made once, whichever execution of its firing makes it, and however many."""
 
 import asyncio
 import re
@@ -80,7 +80,7 @@ WAYS = pytest.mark.parametrize(
 
 @pytest.fixture
 def fire(perform: Perform, handler: Register) -> Callable[..., Trigger]:
-    """``fire(make, fails=…)``: a trigger whose handler makes the effect; again and again with ``again``."""
+    """``fire(make, fails=…)``: a trigger whose handler makes the effect; ``again`` runs an earlier trigger again."""
 
     def run(make: Make, *, fails: bool = False, again: Trigger | None = None) -> Trigger:
         def work(ctx: Context, payload: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a handler says is kept with its own attempt, however that ends."""
+"""The output of a handler is kept with its own attempt, however the attempt ends."""
 
 import asyncio
 import contextvars
@@ -38,7 +38,7 @@ def output_of(trigger: Trigger) -> str | None:
 
 
 def lines_of(trigger: Trigger) -> list[str]:
-    """Without the time of day before each."""
+    """The lines without the time of day before each."""
     return [line.partition("Z ")[2] for line in (output_of(trigger) or "").splitlines()]
 
 
@@ -213,7 +213,7 @@ class TestOutput:
         def speak(ctx: Context, payload: dict[str, Any]) -> None:
             ctx.log(payload["how"])
             [batch] = THIS.renewer._batches
-            for _ in range(2):  # as where the first try fails
+            for _ in range(2):  # twice, as when the first try fails
                 batch.hand_back() if payload["how"] == "back" else batch.rescue(True)
 
         name = handler(speak)

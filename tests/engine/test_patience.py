@@ -1,4 +1,4 @@
-"""Leases are taken for over only when their workers could have renewed them."""
+"""Leases count as over only if their workers could have renewed them."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def time() -> Time:
 
 @pytest.fixture
 def look(time: Time) -> Callable[..., bool]:
-    """``look(1)``: a second goes by for process and database, then the reaper asks; ``step``: the database's alone."""
+    """``look(1)``: process and database move on by 1 s, then the reaper asks. ``step`` moves the database alone."""
     patience, at = Patience(lease=LEASE, monotonic=time), [factories.utc(2026, 1, 1)]
 
     def ask(seconds: float = 1.0, *, step: float = 0.0, unattended: float | None = None) -> bool:
@@ -68,7 +68,7 @@ class TestPatience:
         assert look(**calm)
 
     def test_is_not_needed_for_short_leases_that_are_looked_at_as_often_as_may_be(self, time: Time) -> None:
-        """A look each second, a little late: with leases of three seconds a third of one had gone by each time."""
+        """A look each second, a little late: with leases of three seconds, each look came after a third of a lease."""
         patience, at = Patience(lease=3 * SECOND, monotonic=time), factories.utc(2026, 1, 1)
         for _ in range(30):
             time.seconds += 1.2
@@ -83,7 +83,7 @@ class TestBeat:
     ) -> None:
         make_beat().turn()
         dead = make_trigger(state="running", lease_expires_at=factories.now() + SECOND)
-        clock(12 * SECOND)  # its lease is 10 s
+        clock(12 * SECOND)  # the beat's lease is 10 s
         make_beat().turn()
         assert state_of(dead)[0] == "retrying"
 
@@ -97,7 +97,7 @@ class TestBeat:
         assert state_of(held)[0] == "running"
 
     def test_reaps_nothing_at_once_after_a_step_of_the_databases_clock(self, beat: Any, clock: Any) -> None:
-        """Each worker renews within a third of its lease: all of them, by the new clock."""
+        """Each worker renews within a third of its lease. So by then all have renewed by the new clock."""
         beat.turn()
         dead, alive = (
             make_trigger(state="running", lease_expires_at=factories.now() + 25 * SECOND) for _ in range(2)

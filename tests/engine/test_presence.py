@@ -1,4 +1,4 @@
-"""A worker's presence: a thread that says it is there, as long as it can take messages."""
+"""A worker's presence: a thread that reports it as present, as long as it can take messages."""
 
 import pytest
 
@@ -66,7 +66,7 @@ class TestPresence:
     def test_takes_its_predecessor_for_no_other(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Killed, it left its row; started again within half a minute, it finds that."""
+        """A killed worker leaves its row. Started again within half a minute, it finds that row."""
         monkeypatch.setattr(presence, "ANNOUNCED_SECONDS", 0.01)
         workers.announce(name="w1", queues=["jobs.noop"], concurrency=1, process="7-gone")
         asked: list[bool] = []

@@ -41,7 +41,7 @@ def another() -> Buckets:
 
 @pytest.fixture
 def session() -> Iterator[psycopg.Connection[Any]]:
-    """Past the test's transaction."""
+    """A session outside the test's transaction."""
     with own_session(timeout_seconds=5) as session:
         yield session
 
@@ -110,7 +110,7 @@ class TestBuckets:
 
 class TestManyProcesses:
     def test_get_no_token_more_than_there_are(self) -> None:
-        """Eight processes take at once, from the same buckets in any order: nothing is lost, doubled or deadlocked."""
+        """Eight processes take at once, from the same buckets in any order: no loss, no doubling, no deadlock."""
         many, rng = [new_bucket(per_second=0.001, burst=50) for _ in range(6)], random.Random(7)
         processes = [Buckets(url="") for _ in range(8)]
 
@@ -152,7 +152,7 @@ class TestWhatStandsInTheWay:
         assert sum(waited) <= 2 * BUDGET_SECONDS + SLACK
 
     def test_is_no_transaction_of_the_callers(self, buckets: Buckets, another: Buckets) -> None:
-        """What a dispatch holds for long, or rolls back, has nothing to do with what it spent."""
+        """A dispatch may hold its transaction for long, or roll it back: its spent tokens do not depend on that."""
         mine = new_bucket()
         assert connection.in_atomic_block
         assert buckets.take(mine, 4).granted == 4
@@ -265,7 +265,7 @@ def test_postgres_and_redis_follow_one_rule(
 ) -> None:
     asked = [float(value) for value in (interval, burst, returned, spent, age, wanted)]
     span = interval * burst
-    # Beyond this time it counts as that of another rate: at the very edge a rounding decides.
+    # Beyond this time it counts as the time of another rate. At the very edge rounding decides.
     assume(stored is None or abs(stored - span - min(span, DEBT_SECONDS)) > 0.001)
     key = f"test:rule:{uuid4()}"
     relative = "" if stored is None else repr(stored)
@@ -279,5 +279,5 @@ def test_postgres_and_redis_follow_one_rule(
     before = full_after - granted * interval
     assert before == pytest.approx(float(full_in) - held * interval, abs=0.0001)
     room = (span - before) / interval
-    if abs(room - round(room)) > 0.0001 / interval:  # not at the edge of a token, where a rounding decides
+    if abs(room - round(room)) > 0.0001 / interval:  # not at the edge of a token, where rounding decides
         assert granted == held

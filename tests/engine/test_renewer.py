@@ -1,4 +1,4 @@
-"""The lease renewer, stepped by hand: which process it gives up, and which had only been frozen."""
+"""The lease renewer, stepped by hand: which process it gives up, and which process had only been frozen."""
 
 import os
 from datetime import timedelta
@@ -18,7 +18,7 @@ GRACE, DRAIN = timedelta(seconds=15), timedelta(seconds=25)
 
 
 class Process:
-    """What a renewer has in hand and a clock for it; ``ended`` holds the status with which it gave the process up."""
+    """A renewer's batches and a clock for it. ``ended`` holds the status with which it gave the process up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.told = 1000.0, False
@@ -28,7 +28,7 @@ class Process:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.db, "disconnect", lambda: None)
         monkeypatch.setattr(os, "_exit", self.ended.append)
-        # A collector that is slow is waited for while nothing has been given back yet.
+        # Wait for a slow collector only while nothing has been given back yet.
         monkeypatch.setattr(module, "send_the_rest", lambda: self.sent.append(list(self.rescued)))
         self.loop_failed = False
         self._renewer = LeaseRenewer(
@@ -48,7 +48,7 @@ class Process:
         return batch
 
     def stops(self, batch: Told) -> None:
-        """Its handler has ended, by itself or by its time-out."""
+        """The batch's handler has ended, by itself or by its time-out."""
         for held in batch.hold.held.values():
             held.deadline = None
             held.done = True
@@ -108,7 +108,7 @@ class TestLeaseRenewer:
         assert (process.ended, said) == ([EXIT_STATUS], [True, True])
 
     def test_lets_a_process_that_was_frozen_stop_its_handlers_and_go_on(self, process: Process) -> None:
-        """All of them are overdue when it wakes. Their time-outs, frozen as well, are as late as the renewer is."""
+        """All handlers are overdue when it wakes. Their time-outs, frozen as well, are as late as the renewer is."""
         overdue = process.starts_a_handler()
         process.looks(after=60)
         fresh = process.starts_a_handler()
@@ -170,7 +170,7 @@ class TestOneBadWrite:
         assert written == [good]
 
     def test_is_given_up_with_its_lease(self, process: Process) -> None:
-        """What lingers would keep its process from ending for ever."""
+        """A lingering handler would keep its process from ending for ever."""
 
         def fail() -> None:
             raise ValueError("deliberate")

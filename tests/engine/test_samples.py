@@ -1,4 +1,4 @@
-"""Samples of queues over time: what the leader sees is kept by steps, the most of each, and forgotten in time."""
+"""Samples of queues over time: the leader's figures are kept by steps, the highest of each, and forgotten in time."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -56,7 +56,7 @@ class TestTaking:
         once = latest()["queued"], QueueSample.objects.count()
         samples.take()
         assert latest()["queued"] == once[0] == 1
-        # Between the two a step of half a minute may have begun.
+        # A step of half a minute may have begun between the two samples.
         assert QueueSample.objects.filter(step_seconds=3600).count() <= 4
 
 

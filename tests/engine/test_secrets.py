@@ -33,7 +33,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def outbound(perform: Perform, monkeypatch: pytest.MonkeyPatch) -> Iterator[Perform]:
-    """``perform`` with webhooks let out to loopback."""
+    """``perform`` with webhooks that may call loopback."""
     runner = AsyncRunner(rules=EgressRules(allow_networks=LOOPBACK))
     monkeypatch.setattr(THIS, "runner", runner)
     yield perform
@@ -73,7 +73,9 @@ class TestASecret:
             stored = "\n".join(text for (text,) in cursor.fetchall())
         assert str(trigger.id) in stored
         assert VALUE not in stored
-        ours = [record for record in caplog.records if record.name != "aiohttp.access"]  # the receiver's own
+        ours = [
+            record for record in caplog.records if record.name != "aiohttp.access"
+        ]  # the receiver's own records
         assert ours
         assert not any(VALUE in str(record.__dict__) for record in ours)
 
@@ -129,7 +131,7 @@ class TestASecret:
 
 
 class TestAnEcho:
-    """Hiding a value makes a text longer where the name is longer: what a target echoes decides by how much."""
+    """Hiding a value makes a text longer if the name is longer. The target's echo decides by how much."""
 
     async def echo(self, request: web.Request) -> web.Response:
         return web.Response(status=400, text=request.headers["a"] * 256)

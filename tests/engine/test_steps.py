@@ -1,4 +1,4 @@
-"""A step by itself: when it is due, what becomes of its failures, and how it rests."""
+"""A step by itself: when it is due, how its failures are handled, and how it rests."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A suspended tenant's firings do not pile up: what it misses is decided when it goes on."""
+"""A suspended tenant's firings do not pile up: its missed firings are decided when it goes on."""
 
 from typing import Any
 

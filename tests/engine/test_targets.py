@@ -1,4 +1,4 @@
-"""Rules for targets, as beats that run already go by them: no restart, and no turn of more than one of them."""
+"""Rules for targets, applied by beats that already run: without a restart, and after at most one turn of each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ PAUSE = {"paused": True, "reason": "It is down."}
 
 
 class Beats:
-    """Two that both dispatch, over triggers that call one host."""
+    """Two beats that both dispatch, over triggers that call one host."""
 
     def __init__(self, make_beat: Callable[..., Beat], broker: Broker) -> None:
         self._beats = [make_beat(leader_election=False) for _ in range(2)]
@@ -27,7 +27,7 @@ class Beats:
         return make_triggers(make_job(target=self.host), number)
 
     def turns(self) -> set[Any]:
-        """What both queue in some turns."""
+        """The triggers that both beats queue in some turns."""
         for _ in range(3):
             for beat in self._beats:
                 beat.step()
@@ -76,7 +76,7 @@ class TestBeats:
         beats.set(rate_per_second=0.001)
         waiting = beats.make_calling(6)
         before = beats.turns()
-        assert len(before) <= 2  # one of each beat's own, at most
+        assert len(before) <= 2  # at most one by each beat itself
         beats.set(rate_per_second=None)
         assert before | beats.turns() == ids(waiting)
         assert Installation.objects.get().targets_changed == []

@@ -1,4 +1,4 @@
-"""Task events are told to those who listen, and what each turn of a worker's loop asks of the system is asked once."""
+"""Task events are sent only to listeners, and a turn of a worker's loop asks the system for each thing only once."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 class Told:
-    """A dispatcher with a producer that remembers what it was given; ``listeners`` hear it."""
+    """A dispatcher with a producer that remembers what was published; ``listeners`` hear it."""
 
     def __init__(self, listeners: int | None) -> None:
         self.listeners = listeners
@@ -109,13 +109,13 @@ def test_a_channel_knows_how_many_heard() -> None:
         producer.publish([1], routing_key="task.multi")
         assert producer.channel.heard == {"task.multi": 0}
         with listening.Consumer(Queue("", fanout, routing_key="#", exclusive=True), callbacks=[print]):
-            listening.drain_events(timeout=10)  # Redis has answered that it is subscribed
+            listening.drain_events(timeout=10)  # Redis has answered that the consumer is subscribed
             producer.publish([2], routing_key="task.multi")
             assert producer.channel.heard == {"task.multi": 1}
 
 
 class Hub:
-    """A loop that remembers what it asked the system for."""
+    """A loop that remembers its requests to the system."""
 
     def __init__(self) -> None:
         self.readers: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""The Celery side of a worker: what it reads from a message, and the result it leaves."""
+"""The Celery side of a worker: how it reads a message, and the result it leaves."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Traces: what an attempt is told of the one it is part of, and sends on."""
+"""Traces: an attempt learns which trace it is part of, and sends it on."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wake-ups over a real Redis: one is enough, many are few, and a Redis that is away costs next to nothing."""
+"""Wake-ups over a real Redis: one is enough, many cause few turns, and a Redis that is away costs next to nothing."""
 
 import select
 import socket
@@ -27,19 +27,19 @@ from stage.waiting import wait_until
 from tests.engine.conftest import Beat, Perform, queued
 from tests.factories import state_of
 
-#: No test waits for so long: what ends a sleep of it is a wake-up.
+#: No test waits this long: only a wake-up ends such a sleep.
 LONG = 60.0
 
 
 @pytest.fixture
 def channel() -> Channel:
-    """One that no other test publishes on."""
+    """A channel that no other test publishes on."""
     return RedisChannel(django_settings.REDIS_URL, f"carillon:wake:tests:{uuid4()}")
 
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Channel], Listener]]:
-    """Listeners that are subscribed already and have been heard."""
+    """Listeners that are subscribed already, and whose first look is over."""
     with ExitStack() as exits:
 
         def listen(to: Channel) -> Listener:
@@ -63,7 +63,7 @@ def nap(listening: Callable[[Channel], Listener], channel: Channel) -> Iterator[
 
 @pytest.fixture
 def redis_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
-    """Not started yet."""
+    """A server that is not started yet."""
     data_dir = Path(tmp_path_factory.mktemp("redis"))
     paths.ensure_data_dir(data_dir)
     paths.reach_sockets(data_dir)
@@ -74,7 +74,7 @@ def redis_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
 
 @pytest.fixture
 def mute() -> Iterator[tuple[Channel, socket.socket]]:
-    """A server that lets everybody connect and answers nobody."""
+    """A server that accepts every connection and answers none."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield RedisChannel(f"redis://127.0.0.1:{server.getsockname()[1]}/0", "x"), server
 
@@ -86,7 +86,7 @@ def said(log: Mock) -> list[str]:
 class TestWakeBeats:
     @pytest.fixture
     def sent(self, monkeypatch: pytest.MonkeyPatch) -> list[Channel]:
-        """Where wake-ups went, instead of going there."""
+        """The channels of wake-ups, recorded instead of sent."""
         found: list[Channel] = []
         monkeypatch.setattr(sender, "_sender", lambda to: Mock(send=lambda: found.append(to)))
         return found
@@ -192,12 +192,12 @@ class TestSender:
         assert (sending.counts, time.monotonic() - began < LONG) == ({}, True)
 
     def test_sends_once_more_for_whoever_came_while_it_was_sending(self, channel: Channel) -> None:
-        """The message may have been heard already when they committed."""
+        """The message may have been heard already when the later transaction committed."""
         sending = Sender(channel)
 
         def meanwhile(*_: Any) -> None:
             if sending._client.publish.call_count == 1:
-                sending._silent_until = 0.0  # it takes long
+                sending._silent_until = 0.0  # the publish takes long
                 sending.send()
 
         sending._client = Mock(publish=Mock(side_effect=meanwhile))
@@ -255,7 +255,7 @@ class TestListener:
             RedisChannel, "connect", lambda self, **how: connects.append(self) or connect(self, **how)
         )
         found = listening(channel)
-        select.select([found], [], [], 1.0)  # four times as long
+        select.select([found], [], [], 1.0)  # four times as long as QUIET_SECONDS
         assert not found.heard()
         assert connects == [channel]
 
@@ -270,13 +270,13 @@ class TestSleep:
     def test_is_followed_by_two_turns_where_a_wake_up_comes_after_a_silence(
         self, nap: Sleep, channel: Channel
     ) -> None:
-        """The first finds the work, the second what was committed while the sender kept silent."""
+        """The first turn finds the work. The second finds work that was committed while the sender kept silent."""
         threading.Timer(0.05, Sender(channel).send).start()
         began = time.monotonic()
         for _ in range(2):
             nap(LONG, listening=True)
         assert time.monotonic() - began < LONG
-        # The control: no more than these, and of one that came during a turn the second alone.
+        # The control: there are no more turns than these. A wake-up that came during a turn gets the second turn alone.
         nap._listener._writer.send(b"\0")
         nap(LONG, listening=True)
         began = time.monotonic()
@@ -304,7 +304,7 @@ class TestSleep:
         assert turns <= 2 + (time.monotonic() - began) / COALESCE_SECONDS
 
     def test_sleeps_through_nothing_that_was_committed(self, nap: Sleep, channel: Channel) -> None:
-        """Two commits, however close: after the second a turn begins, though its wake-up may have been spared."""
+        """Two commits, however close: a turn begins after the second one, though its wake-up may have been left out."""
         committed = seen = 0
         sending, looked = Sender(channel), threading.Event()
 
@@ -316,9 +316,7 @@ class TestSleep:
             for trial in range(200):
                 committed += 1
                 sending.send()
-                looked.wait(
-                    COALESCE_SECONDS * trial / 150
-                )  # a pause; whether it is cut short is all the same
+                looked.wait(COALESCE_SECONDS * trial / 150)  # a pause; it may be cut short
                 committed += 1
                 sending.send()
                 wait_until(all_seen, LONG)
@@ -349,7 +347,7 @@ class TestSleep:
 
 @pytest.mark.django_db
 class TestWhoWakes:
-    """Which of the engine's own doings wake the beat; the actions' are in tests/interfaces."""
+    """Which acts of the engine itself wake the beat. Tests of the actions that wake it are in tests/interfaces."""
 
     @pytest.fixture
     def woken(self, monkeypatch: pytest.MonkeyPatch) -> Mock:

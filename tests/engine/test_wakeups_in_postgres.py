@@ -20,13 +20,13 @@ from jobs.wakeups.sender import Sender
 from stage.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
-#: No test waits for so long: what ends a sleep of it is a wake-up.
+#: No test waits this long: only a wake-up ends such a sleep.
 LONG = 60.0
 
 
 @pytest.fixture
 def channel() -> PostgresChannel:
-    """One that no other test publishes on."""
+    """A channel that no other test publishes on."""
     return PostgresChannel(f"carillon_wake_{uuid4().hex}")
 
 
@@ -38,12 +38,12 @@ def no_redis(settings: Any) -> None:
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[PostgresChannel], Listener]]:
-    """Listeners that listen already and have been heard."""
+    """Listeners that listen already, and whose first look is over."""
     with ExitStack() as exits:
 
         def listen(to: PostgresChannel) -> Listener:
             monkeypatch.setattr(listener, "our_channel", lambda *_: to)
-            monkeypatch.setattr(listener, "QUIET_SECONDS", 0.25)  # its thread ends as soon
+            monkeypatch.setattr(listener, "QUIET_SECONDS", 0.25)  # its thread ends just as soon
             found = Listener()
             exits.callback(lambda: wait_until(lambda: not found._thread.is_alive(), 30, what="its end"))
             exits.callback(found.close)
@@ -159,7 +159,7 @@ class TestSleep:
         assert time.monotonic() - began < LONG
 
     def test_sleeps_through_nothing_that_was_committed(self, nap: Sleep, channel: PostgresChannel) -> None:
-        """Two commits, however close: after the second a turn begins, though its wake-up may have been spared."""
+        """Two commits, however close: a turn begins after the second one, though its wake-up may have been left out."""
         committed = seen = 0
         sending, looked = Sender(channel), threading.Event()
 
@@ -192,7 +192,7 @@ class TestPullWorkers:
     def test_that_wait_are_woken(self, no_redis: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(listener, "QUIET_SECONDS", 0.25)
         notifier = PullNotifier()
-        heard = notifier.wait(heard=0, seconds=30)  # that it listens
+        heard = notifier.wait(heard=0, seconds=30)  # that it listens now
         wake_pull_workers()
         assert notifier.wait(heard=heard, seconds=30) == heard + 1
         notifier.close()

@@ -25,7 +25,7 @@ DAY = 24 * HOUR
 
 
 def daily(*, off_by: timedelta = timedelta(), **columns: Any) -> Job:
-    """Every day at two in Kolkata; ``off_by``: how far former rules put its next instant from where it is now."""
+    """Every day at two in Kolkata. ``off_by``: how far former rules moved its next instant from the present one."""
     plain = {
         "schedule_type": "cron",
         "cron_expression": "0 2 * * *",

@@ -1,4 +1,4 @@
-"""Reading the feed: in order, without a gap though transactions commit out of order, and nobody else's."""
+"""Reading the feed: in order, without a gap though transactions commit out of order, and the tenant's own."""
 
 import json
 from typing import Any

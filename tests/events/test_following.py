@@ -1,7 +1,7 @@
 """Following a feed by its cursor, from any place and at any limit: everything once, in order, and ``more`` is right.
 
-A place is a number, so the hard places are those where its digits change: 9 to 10, 999 to 1,000. The first test has
-writers carry the server's own counter over one while readers follow; the second draws feeds around such places.
+A place is a number, so the hard places are those where its digits change: 9 to 10, 999 to 1,000. In the first test,
+writers move the server's own counter over such a place while readers follow. The second draws feeds around such places.
 """
 
 import threading
@@ -27,7 +27,7 @@ from tests.store.plans.planner import nodes, plan_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OBJECT = str(new_id())
-#: Each feed: its table, the path that reads it, and what an object's rows are found by.
+#: Each feed: its table, and the path that reads it.
 FEEDS = {
     "events": ("jobs_event", "/events?"),
     "audit": ("jobs_change", "/audit?"),
@@ -55,7 +55,7 @@ def owner(db: None, job_types: None) -> Owner:
 
 
 def places_of(table: str, tenant_id: int, *, object_id: str | None = None) -> list[Place]:
-    """Every place of the tenant's feed in order, sorted by Python and not by what is tested."""
+    """Every place of the tenant's feed in order, sorted by Python and not by the tested code."""
     found, given = "", [tenant_id]
     if object_id is not None:
         found, given = " AND object_id = %s", [tenant_id, object_id]
@@ -72,7 +72,7 @@ def place_of(text: str) -> Place:
 def pages(
     caller: Caller, path: str, after: Place, limits: Callable[[], int]
 ) -> Iterator[tuple[list[Place], bool]]:
-    """Follow ``cursor`` while there is ``more``: the places of each page, and whether it said so."""
+    """Follow ``cursor`` while there is ``more``: the places of each page, and whether the page said ``more``."""
     while True:
         answer = caller.get(f"{path}after={after.xid}-{after.id}&limit={limits()}")
         assert answer.status_code == 200, answer.content
@@ -84,14 +84,14 @@ def pages(
 
 
 def newest() -> int:
-    """A transaction id that is over, and none after it is."""
+    """The lowest transaction id that is not over: all ids before it are."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
         return int(cursor.fetchone()[0])
 
 
 def burn(number: int) -> None:
-    """Spend so many transaction ids."""
+    """Use up ``number`` transaction ids."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"DO $$ BEGIN FOR n IN 1..{number} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
@@ -99,7 +99,7 @@ def burn(number: int) -> None:
 
 
 class Writers:
-    """Threads that edit jobs in transactions of any length, so that they commit in another order than they began."""
+    """Threads that edit jobs in transactions of any length: these commit in another order than they began."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self._jobs, self._over = jobs, threading.Event()
@@ -113,7 +113,7 @@ class Writers:
         self.stop()
 
     def stop(self) -> int:
-        """Let the last transaction commit; returns how many edits there were."""
+        """Let the last transaction commit. Returns the number of edits."""
         self._over.set()
         self._pool.shutdown()
         return sum(done.result(timeout=60) for done in self._done)
@@ -122,7 +122,7 @@ class Writers:
         try:
             edits = 0
             while not self._over.is_set():
-                # In one order, so that two writers never wait for each other.
+                # Edit in one order, so that two writers never wait for each other.
                 edited = sorted(random.sample(range(len(self._jobs)), random.randint(1, 3)))
                 with transaction.atomic():
                     for index in edited:
@@ -171,7 +171,7 @@ class TestAFeedWithWriters:
 
 @st.composite
 def around_boundaries(draw: st.DrawFn) -> list[tuple[int, int, bool]]:
-    """Rows as ``(xid, id, the tenant's own)``; ids are given out before commit, so in another order than xids."""
+    """Rows as ``(xid, id, the tenant's own)``. Ids are given out before commit, so their order is not that of xids."""
     xid = st.integers(1, 5).flatmap(
         lambda digits: st.integers(-4, 4).map(lambda off: max(3, 10**digits + off))
     )
@@ -217,7 +217,7 @@ class TestAnyFeed:
 
 
 class TestPlans:
-    """A page costs what it holds, however much lies ahead of the reader."""
+    """A page costs as much as it holds, however many rows lie ahead of the reader."""
 
     @pytest.mark.parametrize(
         ("query", "table", "index"),
@@ -246,7 +246,7 @@ class TestPlans:
             "until": "infinity",
         }
         found = list(nodes(plan_of(database.all_queries()[query], parameters)))
-        # Of a partitioned table each partition has its own.
+        # Each partition of a partitioned table has an index of its own.
         assert {node["Index Name"][-len(index) :] for node in found if "Index Name" in node} == {index}
         assert [node["Node Type"] for node in found if node["Node Type"] == "Seq Scan"] == []
         assert [node["Node Type"] for node in found if "Sort" in node["Node Type"]] == []

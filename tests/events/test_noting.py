@@ -1,4 +1,4 @@
-"""What becomes an event, noted by the transaction that makes the change; and what does not."""
+"""Changes that become events, noted by the transaction that makes the change; and changes that do not."""
 
 from collections.abc import Callable
 from typing import Any
@@ -197,7 +197,7 @@ class TestAFinishOfSuccessesAlone:
     def test_asks_the_database_for_one_statement(
         self, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Callable[..., Any]
     ) -> None:
-        # Statements whose plans are kept pass Django's count by.
+        # Django does not count statements whose plans are kept.
         monkeypatch.setattr(db, "_keeping", False)
         finishes = [finish_of(*make_running()) for _ in range(3)]
         with django_assert_num_queries(1):

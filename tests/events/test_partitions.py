@@ -1,7 +1,8 @@
 """The feed in partitions by time, read in the order of transactions: nothing is missed, and little is opened.
 
-Time and order differ: a transaction that began first may write last. So feeds are drawn as a server writes them, with
-transactions that stay open for days beside short ones, and marks at any moment; from every place all is to be read.
+Time and order differ: a transaction that began first may write last. So feeds are drawn as a server writes them:
+transactions that stay open for days beside short ones, and marks at any moment. From every place, a reader must get all
+events.
 """
 
 from collections.abc import Iterator
@@ -27,9 +28,9 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 RETENTION = 90 * DAY
 TENANT = 7
 FIRST_XID = 10
-#: So long that a feed that is drawn ends before the present.
+#: Long enough that a drawn feed ends before the present.
 LONG_AGO = 150 * DAY
-#: How 0.1.0 deleted what was past retention.
+#: How 0.1.0 deleted events past retention.
 OLD_PURGE = """
     DELETE FROM jobs_event WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM jobs_event WHERE ctid = ANY(ARRAY(
@@ -44,7 +45,7 @@ OLD_PURGE = """
 
 @dataclass
 class Server:
-    """What a server would have written: transactions that are open, events, and marks."""
+    """A server as it would have written: open transactions, events, and marks."""
 
     at: datetime
     next_xid: int = FIRST_XID
@@ -146,7 +147,7 @@ class TestWindows:
         assert "infinity" not in spans[1]
 
     def test_are_not_narrowed_by_a_clock_that_was_ahead(self) -> None:
-        """It was put right: what is written since is of earlier times than the mark."""
+        """The clock was put right: events that are written since then have earlier times than the mark."""
         fill([("write", 0), ("mark", 0), ("write", 0)])
         FeedMark.objects.update(at=now() + 20 * DAY)
         first, second = Event.objects.order_by("id")
@@ -194,7 +195,7 @@ class TestPartitions:
         assert [event.job_id for event in Event.objects.filter(tenant_id=tenant.id)] == [kept.id]
 
     def test_outlive_a_release_that_deletes_rows_by_their_place(self) -> None:
-        """Two rows in two partitions have one place: the older would take the newer with it."""
+        """Two rows in two partitions have the same ctid: to delete the older would delete the newer, too."""
         fill([("write", 0)])
         with connection.cursor() as cursor:
             cursor.execute(
@@ -222,7 +223,7 @@ class TestPartitions:
             first = next(windows.windows_after(Place(xid, 1)))
             plan = plan_of(db.all_queries()["events.page"], {"tenant_id": TENANT, "limit": 100, **first})
             opened.append(len({node["Relation Name"] for node in nodes(plan) if "Relation Name" in node}))
-        # From the beginning on a window's; from the fiftieth day on the default and those to come.
+        # From the beginning: partitions of one window. From the fiftieth day: the default partition and those to come.
         assert opened[0] < 25
         assert opened[1] < 20
 

@@ -21,7 +21,7 @@ def owner() -> Caller:
 
 
 def told(owner: Caller, of: str = "workflow") -> list[dict[str, Any]]:
-    """What the feed shows, in order."""
+    """The events that the feed shows, in order."""
     found: list[dict[str, Any]] = owner.get("/events").json()["results"]
     return [event for event in found if event["kind"].startswith(of)]
 
@@ -97,7 +97,7 @@ class TestRuns:
         path = f"/workflow-runs/{run.id}"
         for verb in ("pause", "pause", "resume", "resume", "pause"):
             owner.post(f"{path}/{verb}")
-        # The end clears the pause, and is no resumption.
+        # The end clears the pause. That is no resumption.
         play(run, {"load": "dead"})
         owner.post(f"{path}/retry")
         owner.post(f"{path}/cancel")

@@ -1,7 +1,7 @@
 """The fenced blocks of README and docs, as tests run them.
 
-A block's language says what is done with it: ``sh``, ``python`` and ``sql`` are run, ``yaml`` is applied, ``json`` must
-parse and, right behind a command, have the members of its answer; ``text`` and ``mermaid`` are for eyes alone. A
+A block's language says how tests treat it. ``sh``, ``python`` and ``sql`` are run; ``yaml`` is applied. ``json`` must
+parse and, right behind a command, have the members of its answer. ``text`` and ``mermaid`` are for eyes alone. A
 comment on the line before says otherwise:
 
 - ``<!-- not run: REASON -->``
@@ -28,7 +28,7 @@ class Block:
     language: str
     marker: str
     text: str
-    #: Nothing stands between it and the block before.
+    #: Nothing stands between this block and the one before.
     follows: bool
 
     @property

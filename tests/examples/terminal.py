@@ -1,7 +1,7 @@
-"""A reader's terminal: runs the blocks of one page in order, as somebody would who types them in.
+"""A reader's terminal: runs the blocks of one page in order, as a reader who types them in would.
 
-Where a page writes ``…`` it means what the reader has or an answer before gave: ``KEY=ck_…`` is filled with the key
-that was printed last, ``"trigger_id": "018f…"`` with the last such member. Addresses lead to the test's own stack.
+In a page, ``…`` stands for a value that the reader has or that an earlier answer gave. ``KEY=ck_…`` is filled with the
+last printed key, ``"trigger_id": "018f…"`` with the last such member. Addresses lead to the test's own stack.
 """
 
 import json
@@ -18,13 +18,13 @@ import requests
 from stage.processes import kill_tree
 from tests.examples.pages import Block
 
-#: What a variable is filled with where the page prints it: the last match in what was printed.
+#: Values for variables that the page prints: the last match in the output.
 PRINTED = {"KEY": r"(ck_[\w-]+)", "WORKER_KEY": r"(ck_[\w-]+)", "ID": r'"id": ?"([0-9a-f-]{36})"'}
 CRONTAB = "MAILTO=ops@example.com\n0 2 * * * /usr/local/bin/backup\n*/5 * * * * /usr/local/bin/sync --all\n"
 
 
 class Terminal:
-    """``run`` raises AssertionError with what was printed when a block fails."""
+    """``run`` raises AssertionError with the output when a block fails."""
 
     def __init__(
         self, directory: Path, *, environment: Mapping[str, str], replaced: Mapping[str, str]
@@ -35,7 +35,7 @@ class Terminal:
         self.names: dict[str, Any] = {}
         tools = directory / "tools"
         tools.mkdir()
-        # A refusal is a failure; a crontab of this machine's is nobody's business.
+        # A refusal is a failure. The crontab is a file of the test, not this machine's.
         _script(tools / "curl", 'exec /usr/bin/env -S PATH="$OLD_PATH" curl --fail-with-body "$@"')
         _script(tools / "crontab", f"cat {directory}/crontab")
         (directory / "crontab").write_text(CRONTAB)
@@ -66,7 +66,7 @@ class Terminal:
             process.wait(10)
 
     def _shell(self, text: str) -> str:
-        """What the commands printed. What they export is there for the next."""
+        """The output of the commands. Their exports are there for the next block."""
         kept = self._directory / "exported"
         script = f"[ -e {kept} ] && . {kept}\n{self._filled(text)}\nexport -p > {kept}\n"
         done = subprocess.run(
@@ -100,7 +100,7 @@ class Terminal:
         for name in re.findall(r"\b([A-Z_]+)=\S*…", text):
             before, assignment, after = text.partition(re.search(rf"\b{name}=\S*…\S*", text)[0])  # type: ignore[index]
             if name in PRINTED and not self._last_printed(PRINTED[name]):
-                # Printed by a command of this very block: run up to here first.
+                # A command of this block prints it: run the block up to here first.
                 ahead, _, before = before.rpartition("\n")
                 self._last = self._shell(ahead)
             found = self._last_printed(PRINTED[name]) if name in PRINTED else self.environment[name]

@@ -1,4 +1,4 @@
-"""Every command and example of README and docs, against a live stack: what is printed there must work as written."""
+"""Every command and example of README and docs, against a live stack: all of them must work as written."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def signed() -> dict[str, Any]:
 
 
 def names_of(page: str) -> dict[str, Any]:
-    """What the Python of a page takes for given: the reader's own."""
+    """Names that the Python of a page takes for granted: the reader's own."""
     from jobs.handlers import Context
 
     match page:
@@ -98,7 +98,7 @@ def terminal(
 
 
 def ask(stage: Stage, statements: str) -> None:
-    """In a schema of its own, and nothing is kept."""
+    """Run the statements in a schema of its own, and keep nothing."""
     with psycopg.connect(stage.environment["DATABASE_URL"]) as connection:
         connection.execute("CREATE SCHEMA reader")
         if "CREATE TABLE" in statements:

@@ -41,7 +41,7 @@ def receiver() -> Iterator[Working]:
 def send(
     job_types: None, receiver: Working, make_context: Callable[..., Any]
 ) -> Iterator[Callable[..., Any]]:
-    """Send a webhook as a worker does; returns the status it was answered with and the text."""
+    """Send a webhook as a worker does. Returns the status and the text of the answer."""
     runner = AsyncRunner(rules=EgressRules(allow_networks=conftest.LOOPBACK))
 
     def send(body: object = None, **context: Any) -> tuple[int | None, str]:

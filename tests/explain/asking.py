@@ -1,4 +1,4 @@
-"""Ask about a trigger, and let dispatch answer the same question by what it does."""
+"""Ask explain about a trigger, and let dispatch answer the same question by its act."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -15,7 +15,7 @@ Clock = Callable[[timedelta], None]
 
 
 class Tokens:
-    """Rate limits with so many tokens left by bucket, for explain and for dispatch alike."""
+    """Rate limits with the given tokens left in each bucket, for explain and for dispatch alike."""
 
     def __init__(self, **left: int) -> None:
         self.left = {name.replace("_", ":", 1): tokens for name, tokens in left.items()}
@@ -72,6 +72,6 @@ def is_dispatched(
 
 
 def passed(trigger: Trigger) -> None:
-    """Nothing stands in its way any more, and so it goes."""
+    """Assert that nothing blocks the trigger any more, and that it is dispatched."""
     assert blocking(trigger) == []
     assert is_dispatched(trigger)

@@ -12,5 +12,5 @@ from tests.factories import HOUR, now, take_lease
 def calm(db: None, job_types: None) -> None:
     take_lease(duration=HOUR)
     workers.announce(name="w1", queues=[kind.queue for kind in registry.all_types()], concurrency=4)
-    # Heard of for as long as a test may take.
+    # The worker counts as alive for as long as a test may take.
     Worker.objects.update(seen_at=now() + HOUR)

@@ -1,7 +1,7 @@
-"""Whatever the situation: a trigger that passed every gate goes at the next turn, one that a gate blocks does not.
+"""In any situation, a trigger that passed every gate goes at the next turn, and a blocked trigger does not.
 
-Dispatch itself decides. Explain asks its rules about the triggers it would decide; this keeps what the two read, and
-in which order, from drifting apart.
+Dispatch itself decides. Explain asks dispatch's rules about the triggers that dispatch would decide. This test keeps
+the two alike in the data they read and in the order they read it.
 """
 
 from collections.abc import Callable
@@ -61,13 +61,13 @@ STATUS = st.sampled_from(["active"] * 5 + ["completed", "paused", "cancelled"])
 
 
 def build(job: Job, waiting: list[dict[str, Any]], flying: list[dict[str, Any]]) -> list[Trigger]:
-    """The job's triggers; returns those that wait."""
+    """Make the job's triggers. Returns those that wait."""
     for given_one in flying:
         make_trigger(job, given_one["state"], **_times(given_one), concurrency_key=job.concurrency_key)
     found = []
     for given_one in waiting:
         columns = _times(given_one) | {name: given_one[name] for name in ("origin", "replay_count")}
-        # Only what is due is ever parked, and what is to be skipped for overlap is not.
+        # Only due triggers are ever parked. Triggers that will be skipped for overlap are not.
         skipped = job.overlap_policy == OverlapPolicy.SKIP and given_one["origin"] == "schedule"
         parked = given_one["parked"] and given_one["age"] > 0 and not skipped
         found.append(make_trigger(job, given_one["state"], **columns, parked=parked, held=parked))
@@ -83,13 +83,13 @@ def _times(given_one: dict[str, Any]) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """What was parked and need not be is shown to dispatch, as in every turn: among these the next one chooses."""
+    """Show dispatch the parked triggers that need not be parked, as in every turn: the next one chooses among these."""
     dispatch_store.release(after=UUID(int=0), limit=1000)
 
 
 @pytest.fixture
 def undone(calm: None) -> Callable[[], Any]:
-    """A transaction that is rolled back, for each example its own."""
+    """A transaction that is rolled back. Each example has its own."""
     return transaction.atomic
 
 

@@ -1,4 +1,4 @@
-"""A trigger that is late behind others, with every gate open: what was full, and when its turn comes, about."""
+"""A trigger that is late behind others, with every gate open: which limit was full, and about when its turn comes."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,21 +25,21 @@ LATE = timedelta(seconds=48)
 
 
 def counted(trigger: Trigger, *, minutes_ago: int = 1, job_type: str = "noop", **counts: int) -> None:
-    """What processes counted of the trigger's tenant."""
+    """Record counts of the trigger's tenant, as processes would."""
     minute = now().replace(second=0, microsecond=0) - minutes_ago * MINUTE
     ActivityMinute.objects.create(minute=minute, tenant_id=trigger.tenant_id, job_type=job_type, **counts)
 
 
 @pytest.fixture(autouse=True)
 def _early_in_its_minute() -> None:
-    """What is counted stays in the minutes that count, however long the test takes."""
+    """Start early in a minute: the counts stay in the minutes that are read, however long the test takes."""
     present = now()
     set_clock(present.replace(second=0, microsecond=0) - present)
 
 
 @pytest.fixture
 def behind() -> Trigger:
-    """48 s late behind 186 others of a tenant that may have four in flight, of which one has just ended."""
+    """48 s late behind 186 others of a tenant that may have four in flight. One of the four has just ended."""
     tenant = make_tenant(max_in_flight=4)
     make_triggers(make_job(tenant, overlap_policy="allow"), 186, due_at=now() - HOUR)
     for _ in range(3):
@@ -57,7 +57,7 @@ class TestBottleneck:
         assert found.blocking == []
         told = found.representation()["bottleneck"]
         assert told["gate"] == "tenant_cap"
-        # By what was counted in one minute and a part of the next.
+        # From the counts of one minute and a part of the next.
         assert 115 / 120 <= told["starts_per_second"] <= 115 / 60
         assert told["seconds_left"] == pytest.approx(186 / told["starts_per_second"], rel=0.01)
         assert told["detail"] in found.summary
@@ -100,7 +100,7 @@ class TestBottleneck:
         assert "workers and other tenants set the pace; none of its noop firings started" in found["detail"]
 
     def test_is_not_looked_for_while_it_is_on_time(self, django_assert_num_queries: Any) -> None:
-        # A minute early: a machine that stands still for some seconds does not make it late.
+        # Due a minute ahead: a machine that stands still for some seconds does not make it late.
         trigger = make_trigger(due_at=now() + MINUTE)
         counted(trigger, started=5)
         tenant = trigger.tenant

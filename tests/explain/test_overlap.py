@@ -1,4 +1,4 @@
-"""Others of its job that wait too: what dispatch would decide before a trigger counts, and nothing else does."""
+"""Other waiting triggers of the same job: only those that dispatch would decide before a trigger count."""
 
 import pytest
 
@@ -22,7 +22,7 @@ class TestOverlap:
         retry = make_trigger(job, "retrying", due_at=now() - 2 * SECOND, scheduled_for=now() - MINUTE)
         newer = make_trigger(job, scheduled_for=now() - 20 * SECOND)
         assert "a newer one that is due replaces it" in gate(retry, "overlap").detail
-        assert "once the others have stopped" in gate(newer, "overlap").detail
+        assert "once the others, which are asked to stop, have stopped" in gate(newer, "overlap").detail
         assert not is_dispatched(retry)
         assert state_of(retry) == ("cancelled", "superseded")
 

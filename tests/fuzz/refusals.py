@@ -1,7 +1,7 @@
-"""What fits the description of the API and is refused all the same, with the reason why no schema can say so.
+"""Requests that match the description of the API but are refused, with the reason why no schema can say so.
 
 schemathesis loads this module (``SCHEMATHESIS_HOOKS``). Its own ``positive_data_acceptance`` knows whole operations
-only; the check here takes its place, and lets a 400 pass only if each field that it names has a row below.
+only. The check here takes its place: a 400 passes only if each field that it names has a row below.
 """
 
 import json
@@ -13,13 +13,14 @@ from uuid import uuid4
 import schemathesis
 from schemathesis.core.parameters import ParameterLocation
 
-#: What a well-formed request may meet: success, and the state it did not know of.
+#: Besides success, a well-formed request may get these: it met a state that it did not know of.
 STATE = {404, 409, 412, 422, 429}
 
 _TIMES = (
     "JSON Schema cannot bound a date-time; Carillon stores 2000 to 2100, and nothing that lies in the past."
 )
 _PRINTABLE = "OpenAPI's regular expressions have no classes of Unicode: format characters, odd blanks, bidi."
+_FREE_JSON = "Free JSON holds values that Postgres cannot: NUL, 1e300."
 _KINDS = "It depends on the type or the back-off that the job has already."
 
 #: (operations by their id, fields, why).
@@ -49,7 +50,7 @@ BEYOND_A_SCHEMA = [
     (
         r"jobs_(create|bulk|update|put_by_name|run)",
         r"payload\b.*",
-        "Each job type has a schema of its own (GET /job-types), and free JSON holds what Postgres cannot: NUL, 1e300.",
+        "Each job type has a schema of its own (GET /job-types). " + _FREE_JSON,
     ),
     (
         r"jobs_(create|bulk|update|put_by_name)",
@@ -68,8 +69,14 @@ BEYOND_A_SCHEMA = [
     (r"worker_heartbeat", r"triggers\[\d+\]\.output", "A text of JSON holds NUL, and Postgres' none."),
     (
         r"workflows_(create|replace)",
-        r"tasks\..*",
+        r"tasks[.\[].*",
         "OpenAPI 3.0 has no propertyNames: keys of tasks are words. A task has one of three kinds.",
+    ),
+    (r"workflows_(create|replace)", r"name", _PRINTABLE),
+    (
+        r"workflows_(create|replace|run)|workflow_runs_signal",
+        r"(input|payload)\b.*",
+        _FREE_JSON,
     ),
     (r"job_types_declare", r"description", _PRINTABLE),
     (
@@ -116,7 +123,7 @@ BEYOND_A_SCHEMA = [
     (
         r"worker_(heartbeat|complete)",
         r"(triggers\[\d+\]\.checkpoint|result)\b.*",
-        "Free JSON holds what Postgres cannot: NUL, 1e300.",
+        _FREE_JSON,
     ),
     (r"installation_(tenants|keys)_(create|change)", r"name", _PRINTABLE),
     (
@@ -140,9 +147,9 @@ _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """What fits is sent under a key of its own, or it would meet the 422 of another call; and nobody waits for work.
+    """Send a matching request under a key of its own, to avoid the 422 of another call; and hardly wait for work.
 
-    Ids that schemathesis has inferred from answers and that are none ("bulk", out of /jobs/bulk) are made ids again.
+    Schemathesis infers ids from answers, and some are no ids ("bulk", out of /jobs/bulk). These are made ids again.
     """
     fits = case.meta is not None and case.meta.generation.mode.is_positive
     if fits and "Idempotency-Key" in (case.headers or {}):
@@ -165,7 +172,7 @@ def _reason(operation: str, field: str) -> str | None:
 
 @schemathesis.check
 def refuses_the_items_of_a_bulk(ctx: Any, response: Any, case: Any) -> None:
-    """A bulk's answer is 200 whatever its items are: of those that break the description it creates none."""
+    """A bulk's answer is 200 for any items. It creates none of the items that break the description."""
     if case.operation.definition.raw["operationId"] != "jobs_bulk" or response.status_code != 200:
         return
     broken = case.meta is not None and case.meta.components.get(ParameterLocation.BODY)
@@ -175,15 +182,15 @@ def refuses_the_items_of_a_bulk(ctx: Any, response: Any, case: Any) -> None:
 
 @schemathesis.check
 def accepts_what_is_described(ctx: Any, response: Any, case: Any) -> None:
-    """What fits the description is done, or meets a state, or is refused for a reason that is listed."""
+    """A request that matches the description is done, or meets a state, or is refused for a listed reason."""
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
     if response.status_code < 400 or response.status_code in STATE or response.status_code in (401, 403):
         return
     operation = case.operation.definition.raw["operationId"]
     faults = json.loads(response.content).get("errors", [])
-    # The first faults are told, and that there are more.
-    faults = [fault for fault in faults if not fault["message"].startswith("More is wrong")]
+    # The answer names the first faults, and says that there are more.
+    faults = [fault for fault in faults if not fault["message"].startswith("There are more errors")]
     unexplained = [fault for fault in faults if _reason(operation, fault["field"]) is None]
     if unexplained or not faults:
         raise AssertionError(f"{operation} refused with {response.status_code} what fits: {unexplained}")

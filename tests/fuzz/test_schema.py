@@ -1,4 +1,4 @@
-"""Whatever fits or breaks the description of the API, sent by schemathesis to a server with keys of two tenants.
+"""Requests that match or break the description of the API, which schemathesis sends with keys of two tenants.
 
 ``FUZZ_SECONDS=600`` for long; the short run of the tests is the same each time.
 """
@@ -23,7 +23,7 @@ EVERY = ("read", "write", "worker", "admin")
 
 @pytest.fixture
 def keys(transactional_db: None, job_types: None) -> list[str]:
-    """A key with every scope of each of two tenants, who have something to be found."""
+    """A key with every scope for each of two tenants. Both have rows that can be found."""
     callers = [Caller(make_tenant(), scopes=EVERY) for _ in range(2)]
     for caller in callers:
         caller.put("/job-types/invoice.render", {"payload_schema": {"type": "object"}})
@@ -46,9 +46,9 @@ def test_the_api_answers_as_it_is_described(
             sys.executable, "-m", "schemathesis.cli", f"--config-file={HERE / 'schemathesis.toml'}",
             "run", str(description), f"--url={live_server.url}",
             f"--header=Authorization: Bearer {keys[number]}", "--checks=all",
-            # Ten seconds of a machine that others use as well are no finding.
+            # Ten seconds are no fault on a machine that others use as well.
             "--max-response-time=30",
-            # In its place tests/fuzz/refusals.py, which knows single fields.
+            # tests/fuzz/refusals.py takes its place: it knows single fields.
             "--exclude-checks=positive_data_acceptance", f"--max-time={seconds}",
             "--generation-allow-x00=true", "--continue-on-failure", "--no-color",
             "--suppress-health-check=all", "--request-timeout=30", *repeatable,

@@ -1,4 +1,4 @@
-"""What the handler tests share: a context, a runner allowed onto loopback, a real receiver, a real Redis."""
+"""Fixtures of the handler tests: a context, a runner that may call loopback, a real receiver, a real Redis."""
 
 import asyncio
 import socket
@@ -31,9 +31,9 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names below ``.example`` that were asked for. Those that begin with ``dead`` get no answer, others lead here.
+    """The names below ``.example`` that were looked up. Names with ``dead`` in front get no answer; others lead here.
 
-    Other hosts are resolved as ever and not counted: threads of other tests may still connect to their servers.
+    Other hosts are resolved as usual and not counted: threads of other tests may still connect to their servers.
     """
     gone, names, resolve = threading.Event(), [], socket.getaddrinfo
 

@@ -60,7 +60,7 @@ class TestRun:
             nonlocal busy, most
             busy += 1
             most = max(most, busy)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
             busy -= 1
 
         ended = []
@@ -288,7 +288,7 @@ class TestFork:
 
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_leaves_a_child_no_copy_of_a_connection(self, open_runner, make_context, receiver):
-        """With one, a target would not notice that a call was cancelled."""
+        """With a copy, a target would not notice that a call was cancelled."""
         hung_up = threading.Event()
 
         async def wait(request):

@@ -51,7 +51,7 @@ def as_current(app: Celery) -> Iterator[Celery]:
 
 @pytest.fixture
 def project(redis_socket) -> Iterator[Celery]:
-    """An app set up as this project's: it knows its own queues only."""
+    """An app set up as this project's: it knows only its own queues."""
     queues = [kombu.Queue("jobs.noop")]
     app = an_app(f"redis+socket://{redis_socket}", task_create_missing_queues=False, task_queues=queues)
     with as_current(app):
@@ -101,7 +101,7 @@ class TestCeleryTask:
             take("celery")
 
     def test_is_run_by_a_real_worker_of_the_teams_own_project(self, run, redis_socket, project, monkeypatch):
-        # The team's worker is none of ours: what workers do to their process, this one is to be spared.
+        # The team's worker is not Carillon's: keep away from it the receivers that change the process of our workers.
         for signal in (worker_init, worker_process_init, worker_ready, worker_shutting_down, worker_shutdown):
             monkeypatch.setattr(signal, "receivers", [])
         monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
@@ -183,7 +183,7 @@ class TestMessage:
 
 
 class TestQueuesOfCarillonItself:
-    """The broker's Redis is also where rates are counted: a list under such a name would switch a limit off."""
+    """The broker's Redis also counts rates: a list under such a name would switch a limit off."""
 
     @pytest.mark.parametrize("queue", [PREFIX + "tenant:7", "carillon:wake:0:carillon"])
     @pytest.mark.parametrize(("name", "payload"), [("celery_task", {"task": "t"}), ("message", {"body": 1})])
@@ -194,7 +194,7 @@ class TestQueuesOfCarillonItself:
             registry.validate_payload(name, {**payload, "queue": queue})
         [message] = caught.value.errors["payload.queue"]
         assert ("carillon:*" in message) is queue.startswith("carillon:")
-        # A job of before the rule.
+        # A job from before the rule.
         ended = run(name, {**payload, "queue": queue})
         assert (ended.kind, ended.error_code) == ("failed", "invalid_payload"), ended
         assert "payload.queue" in ended.error_message
@@ -240,7 +240,7 @@ class TestBroker:
 
 
 class AmqpProducer:
-    """What ``has_queue`` touches of a producer on RabbitMQ, where a passive declaration asks for a queue."""
+    """The part of a producer on RabbitMQ that ``has_queue`` uses. There a passive declaration asks for a queue."""
 
     def __init__(self, *, exists: bool, messages: int = 9_999) -> None:
         self.exists, self.messages = exists, messages

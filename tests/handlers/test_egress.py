@@ -42,7 +42,7 @@ PRIVATE = [
     "64:ff9b::a9fe:a9fe",
     "64:ff9b:1::1",
     "2001:db8::1",
-    # Global by ``ipaddress``, and yet not what they seem.
+    # Global according to ``ipaddress``, but not what they seem.
     "168.63.129.16",
     "192.0.0.9",
     "192.0.0.10",
@@ -77,7 +77,7 @@ PUBLIC = ["8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8", "2606:
 
 
 class Listener:
-    """A socket that listens, on every address of this machine unless told where, and counts who came."""
+    """A socket that listens on every address of this machine unless told where, and counts its connections."""
 
     def __init__(self, address="::"):
         everywhere = {"family": socket.AF_INET6, "dualstack_ipv6": True} if address == "::" else {}
@@ -86,7 +86,7 @@ class Listener:
         self.port = self._socket.getsockname()[1]
 
     def connections(self):
-        """How many have connected since the last call; the kernel completes connections before anybody accepts."""
+        """The number of connections since the last call. The kernel completes connections before any is accepted."""
         count = 0
         while True:
             try:
@@ -116,7 +116,7 @@ def narrow_listener():
 
 
 def resolve_to(monkeypatch, answers):
-    """Let names resolve to ``answers`` in turn, the last one for ever; returns what was asked."""
+    """Let names resolve to ``answers`` in turn, the last one for ever. Returns the names that were looked up."""
     asked = []
 
     def resolve(host, port, *_, **__):
@@ -159,9 +159,9 @@ class TestIsRefused:
 
 
 class TestConnecting:
-    """On the wire: a listener stands on every address of this machine, and must never see a connection."""
+    """Tested on the wire: a listener stands on every address of this machine, and must never see a connection."""
 
-    #: Every way to write loopback, or an address that leads to it, that a URL or a resolver may understand.
+    #: Every spelling of loopback, or of an address that leads to it, that a URL or a resolver may understand.
     HOSTS = (
         "127.0.0.1", "localhost", "LOCALHOST", "localhost.", "127.1", "127.0.1", "2130706433", "0x7f000001",
         "0x7f.1", "0x7F.0x0.0x0.0x1", "0177.0.0.1", "00000177.0.0.1", "017700000001", "0177.0.0x1", "127.0.0.1.",
@@ -207,7 +207,7 @@ class TestConnecting:
     def test_judges_the_address_whatever_public_name_resolves_to_it(
         self, run_one, open_runner, make_context, listener, monkeypatch
     ):
-        """DNS rebinding: what counts is the address connected, whatever was resolved before."""
+        """DNS rebinding: only the connected address counts, whichever address was resolved before."""
         resolve_to(monkeypatch, [["127.0.0.1"]])
         payload = {"url": f"http://example.com:{listener.port}/"}
         ended = run_one(registry.get("webhook"), make_context(), payload, runner=open_runner(allow=()))
@@ -218,7 +218,7 @@ class TestConnecting:
     def test_refuses_what_a_name_resolves_to_the_second_time(
         self, run_one, open_runner, make_context, narrow_listener, monkeypatch, name
     ):
-        """The first answer may be called (nothing listens there); later ones are the listener's own."""
+        """The first answer may be called (nothing listens there). Later answers are the listener's own address."""
         asked = resolve_to(monkeypatch, [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
         monkeypatch.setattr(look_ups, "KEEP_SECONDS", 0)
         runner = open_runner(allow=(ip_network("127.0.0.2/32"),))
@@ -234,7 +234,7 @@ class TestConnecting:
     def test_judges_the_address_in_use_even_where_the_resolver_was_believed(
         self, run_one, open_runner, make_context, listener, monkeypatch
     ):
-        """Between the resolver's check and the socket: the socket has the last word."""
+        """The address is checked by the resolver and again at the socket: the socket's check decides."""
         resolve_to(monkeypatch, [["127.0.0.1"]])
         judged = []
 

@@ -1,7 +1,7 @@
-"""Every address that may not be called, as a literal and behind a name, also those that no test's machine has.
+"""Every address that may not be called, as a literal and behind a name; also addresses that no test machine has.
 
-Whatever is connected, wherever to, arrives at one listening socket instead. So a check that let an address pass would
-be seen there, and addresses that may be called are.
+All connections, wherever they lead, arrive at one listening socket instead. So it would see an address that a check
+wrongly let pass, and it does see addresses that may be called.
 """
 
 import socket
@@ -39,7 +39,7 @@ def listener():
 
 
 def urls_of(monkeypatch, address):
-    """The address as a literal, and a name that resolves to it and to nothing else."""
+    """The address as a literal, and a name that resolves to that address alone."""
     bare, _, zone = address.partition("%")
     six = ip_address(bare).version == 6
     literal = f"[{bare}{'%25' + zone if zone else ''}]" if six else bare

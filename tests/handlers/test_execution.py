@@ -1,4 +1,4 @@
-"""Running one synchronous handler, whatever it does."""
+"""Running one synchronous handler, however it behaves."""
 
 import signal
 import sys
@@ -146,7 +146,7 @@ class TestTimeout:
     def test_that_an_earlier_call_left_behind_waits_for_the_present_one(self, run):
         with execution.alarms():
             assert run(lambda *_: 1, timeout=SHORT).kind == "succeeded"
-            # The timer of the call before rings in the midst of this one.
+            # The timer of the earlier call rings in the middle of this one.
             assert (
                 run(lambda *_: time.sleep(3 * SHORT.total_seconds()), timeout=20 * SHORT).kind == "succeeded"
             )
@@ -174,7 +174,7 @@ class TestInterrupt:
         ended = run(heedless)
         assert (ended.kind, ended.error_message) == (
             "cancelled",
-            "The handler did not heed the cancel and was interrupted.",
+            "The handler ignored the cancel and was interrupted.",
         )
 
     def test_reaches_nobody_who_is_not_at_work(self, run, make_context):

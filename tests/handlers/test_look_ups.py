@@ -1,4 +1,4 @@
-"""Names that hang cost their own tenant, and nobody else."""
+"""Names that hang cost their own tenant, and no other."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ class TestNamesThatHang:
         hostile = [call(make_context, "hostile", f"http://{name}/") for name in names]
 
         def run_hostile() -> None:
-            with suppress(CancelledError):  # by the runner's end
+            with suppress(CancelledError):  # cancelled when the runner ends
                 runner.run(hostile, lambda *_: None)
 
         threading.Thread(target=run_hostile, daemon=True).start()

@@ -1,4 +1,4 @@
-"""From what a handler did to an ``Outcome``; and what its ``Context`` lets it say."""
+"""How a handler's end becomes an ``Outcome``; and the reports that its ``Context`` allows."""
 
 import math
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""``{{secret:name}}``: what counts as one, where it may stand, and that no value survives its attempt."""
+"""``{{secret:name}}``: which text counts as one, where it may stand, and that no value survives its attempt."""
 
 import base64
 import html

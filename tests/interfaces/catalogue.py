@@ -1,6 +1,6 @@
-"""The catalogue of bad input: what is sent, the field that the refusal names, and what it says would be right.
+"""The catalogue of bad input: the input, the field that the refusal names, and its words for the right input.
 
-Each row has its number in the catalogue; ``DEFINITIONS`` are sent to the API and through the command line alike.
+Each row has its number in the catalogue. ``DEFINITIONS`` are sent both to the API and through the command line.
 ``right`` is a part of the message.
 """
 
@@ -135,7 +135,7 @@ DEFINITIONS: list[tuple[int, dict[str, Any], str, str]] = [
     (17, {"retry_policy": {"initial_delay_seconds": 0}}, "retry_policy.initial_delay_seconds", "from 0.1"),
     (17, {"retry_policy": {"factor": 0}}, "retry_policy.factor", "from 1 to 100"),
     (17, _every(jitter_seconds=61), "schedule.jitter_seconds", "shorter than every_seconds"),
-    (17, _once("2020-01-01T00:00:00Z"), "schedule.run_at", "name a time to come"),
+    (17, _once("2020-01-01T00:00:00Z"), "schedule.run_at", "give a future time"),
     (17, {"name": "a\u202eb"}, "name", "remove it"),
     (17, {"name": "a\u2066b"}, "name", "remove it"),
     (17, {"after": ["nightly"]}, "after", "the fields are"),

@@ -1,5 +1,4 @@
-"""The audit in its plainest form: every instant walked, and looked up among all records. The fast one
-must find the same."""
+"""The audit in its plainest form: it looks up every instant among all records. The fast one must find the same."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ def audit_job(
     since: datetime,
     until: datetime,
 ) -> JobAudit:
-    """One job's audit, every difference kept."""
+    """One job's audit. Every difference is kept."""
     result = JobAudit(job, keep=1_000_000)
     optional = instants(result, timeline, since, until)
     triggers = {record.at: record for record in recorded}
@@ -59,7 +58,7 @@ def audit_job(
 def instants(
     result: JobAudit, timeline: Sequence[JobVersion], since: datetime, until: datetime
 ) -> dict[datetime, bool]:
-    """Every instant of the timeline, and whether it is only allowed."""
+    """Every instant of the timeline, and whether a record of it is allowed but not required."""
     found: dict[datetime, bool] = {}
     for entry, after, end, optional_from in spans(result.job, timeline, since, until):
         try:

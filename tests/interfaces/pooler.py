@@ -1,7 +1,7 @@
 """A pooler between clients and Postgres, as PgBouncer is one: by session or by transaction, and without ``options``.
 
-It gives a server connection to whoever needs one, the one last given back first, and takes it back at the session's or
-at the transaction's end. Enough of the protocol for clients that are trusted.
+It gives a client a server connection when needed, the one last given back first. It takes it back at the end of the
+session or of the transaction. It knows enough of the protocol for clients that are trusted.
 """
 
 import socket
@@ -29,7 +29,7 @@ def message(stream: socket.socket) -> Message:
 
 
 class Server:
-    """A connection to Postgres, and what it greets with."""
+    """A connection to Postgres, and its greeting."""
 
     def __init__(self, path: Path, startup: bytes) -> None:
         self.stream = socket.socket(socket.AF_UNIX)
@@ -38,7 +38,7 @@ class Server:
         self.greeting, _ = self.until_ready()
 
     def until_ready(self) -> tuple[bytes, bytes]:
-        """All it answers up to ReadyForQuery, and whether a transaction is open (``I``: none)."""
+        """The answer up to ReadyForQuery, and whether a transaction is open (``I``: none)."""
         answered = b""
         while True:
             kind, whole = message(self.stream)
@@ -49,7 +49,7 @@ class Server:
 
 
 class Pooler:
-    """``asked``: what clients sent after their start, one entry a round trip."""
+    """``asked``: the messages of clients after their start, one entry a round trip."""
 
     def __init__(self, postgres: Path, *, by_transaction: bool) -> None:
         self._postgres, self._by_transaction = postgres, by_transaction
@@ -60,9 +60,7 @@ class Pooler:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._listener.shutdown(
-            socket.SHUT_RDWR
-        )  # which ends the wait of its thread, as closing it would not
+        self._listener.shutdown(socket.SHUT_RDWR)  # this ends the wait of its thread; closing alone would not
         self._listener.close()
         for server in self._free:
             server.stream.close()

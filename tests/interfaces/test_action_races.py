@@ -28,7 +28,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def at_once(pool: ThreadPoolExecutor, number: int, action: Callable[[int], Any]) -> list[Any]:
-    """What ``number`` simultaneous calls returned, or the error of ours that each raised."""
+    """The results of ``number`` simultaneous calls; for a call that raised an error of Carillon's, that error."""
     start = Barrier(number)
 
     def call(index: int) -> Any:

@@ -56,7 +56,7 @@ class TestSessions:
         clock(timedelta(minutes=59))
         assert is_in(ops)
         clock(timedelta(minutes=118))
-        assert is_in(ops)  # seen in between
+        assert is_in(ops)  # it was seen in between
         clock(timedelta(minutes=179))
         assert not is_in(ops)
         assert actions()[-1] == ("signed_out", "engine", "engine")

@@ -1,4 +1,4 @@
-"""Requests are counted and timed by their route, of which a caller can invent none."""
+"""Requests are counted and timed by their route. A caller cannot invent a route."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def counted_by_this_test() -> Iterator[None]:
 
 
 def counted() -> dict[tuple[str, ...], int]:
-    """How many by method, route and status."""
+    """The number of requests by method, route and status."""
     return {
         labels: counts["times"] for (name, labels), counts in own.take().items() if name == "http_requests"
     }

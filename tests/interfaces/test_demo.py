@@ -1,4 +1,4 @@
-"""The demo's judgement, on made-up evidence: it must see every kind of fault and must not see faults that are none."""
+"""The demo's judgement, on made-up evidence: it must see every kind of fault, and none where there is none."""
 
 import asyncio
 import dataclasses
@@ -40,7 +40,7 @@ def after(seconds: float) -> datetime:
 def created(
     schedule: dict[str, object] | None = None, reception: Reception = Reception.ACCEPTED
 ) -> CreatedJob:
-    """By default a job that fires every 5 s."""
+    """A created job. By default it fires every 5 s."""
     sample = SampleJob(
         tenant="acme",
         name="sample",

@@ -1,4 +1,4 @@
-"""Many definitions drafted together become what each becomes alone, refusals included."""
+"""Many definitions drafted together have the same results as each drafted alone, refusals included."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("job_types")]
 
 _URL = "https://a.example/x"
 _EVERY = {"type": "interval", "every_seconds": 60}
-#: What several definitions have in common, right and wrong; the last two differ in a type alone.
+#: Parts that several definitions share, right and wrong. The last two differ in a type alone.
 _RESTS: list[dict[str, Any]] = [
     {"job_type": "webhook", "schedule": _EVERY},
     {"job_type": "webhook", "schedule": {"type": "cron", "cron": "0 2 * * *"}, "labels": {"env": "prod"}},
@@ -26,7 +26,7 @@ _RESTS: list[dict[str, Any]] = [
     {"job_type": "noop", "schedule": _EVERY, "max_concurrent": 1},
     {"job_type": "noop", "schedule": _EVERY, "max_concurrent": True},
 ]
-#: Right ones mostly, or nothing would be remembered.
+#: Mostly right ones: otherwise nothing would be remembered.
 _NAMES = [*"abcdef", "", "two\nlines", None, 7]
 _PAYLOADS: list[Any] = [
     *({"url": f"https://{host}.example"} for host in "abcdef"),
@@ -46,7 +46,7 @@ _DEFINITION = st.builds(
 
 
 def told(draft: Any, definition: object) -> Any:
-    """The columns of what it became, or what is wrong with it."""
+    """The columns of the job that was drafted, or the faults of the definition."""
     try:
         job: Job = draft(definition)
     except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""A process imports the console's pages only when it needs a URL, whoever started it."""
+"""A process imports the console's pages only when it needs a URL, however it was started."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""``deploy/monitoring``: alerts fire when they should, name figures that ``/metrics`` tells, and lead to a playbook."""
+"""``deploy/monitoring``: alerts fire when they should, name figures of ``/metrics``, and lead to a playbook."""
 
 import json
 import re
@@ -28,7 +28,7 @@ ALERTS = {rule["alert"] for rule in RULES if "alert" in rule}
 
 
 def expressions(node: Any) -> Iterator[str]:
-    """What a board asks Prometheus, wherever it stands in it."""
+    """The queries of a board to Prometheus, wherever they stand in it."""
     if isinstance(node, dict):
         yield from (value for key, value in node.items() if key == "expr")
         node = list(node.values())

@@ -1,4 +1,4 @@
-"""Pauses with a reason and an end, which come to it by themselves; and backfills that are cancelled."""
+"""Pauses with a reason and an end, which end by themselves at that time; and backfills that are cancelled."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""A quota that is reached is told by name, limit and use; one lowered below its use takes effect as work drains."""
+"""A refusal names the quota, its limit and its use. A quota lowered below its use takes effect as work drains."""
 
 from typing import Any
 

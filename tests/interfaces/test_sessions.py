@@ -1,6 +1,4 @@
-"""Sessions with Postgres: every wait is bounded, through any pooler, and a pooler by transaction is refused that the
-settings do not tell of.
-"""
+"""Sessions with Postgres: every wait is bounded, through any pooler. An undeclared pooler by transaction is refused."""
 
 import os
 import subprocess
@@ -34,7 +32,7 @@ with connection.cursor() as cursor:
     )
     print(*cursor.fetchone())
 """
-#: What a worker does, in steps that each begin with a mark.
+#: The work of a worker, in steps that each begin with a mark.
 WORK = """
 import django; django.setup()
 from datetime import timedelta
@@ -73,7 +71,7 @@ with connection.cursor() as cursor:
     cursor.executemany("SELECT set_config('statement_timeout', %s, true)", [["3s"], ["4s"]])
 mark("end")
 """
-#: What a session may be left with, for its next owner to find.
+#: Traces that a session may leave for its next owner to find.
 LEFT = """
 SELECT name, setting FROM pg_settings WHERE source = 'session' AND name <> 'application_name'
 UNION ALL SELECT name, statement FROM pg_prepared_statements
@@ -148,7 +146,7 @@ BY_TRANSACTION = {"CARILLON_POOLER": "transaction", "DATABASE_DIRECT_URL": "{dir
 
 
 def steps(pooler: Pooler) -> dict[str, list[bytes]]:
-    """What ``WORK`` asked in each of its steps, a round trip each."""
+    """The messages that ``WORK`` sent in each of its steps, one a round trip."""
     name = "connect"
 
     def step(asked: bytes) -> str:
@@ -197,8 +195,8 @@ class TestARoundTrip:
         asked = steps(pooler)
         assert {name: len(of) - 1 for name, of in asked.items() if name != "connect"} == {
             "statement": 1,
-            "transaction": 6,  # BEGIN, three and their savepoint, COMMIT
-            "kept": 5,  # one prepares
+            "transaction": 6,  # BEGIN, two statements, a savepoint and its release, COMMIT
+            "kept": 5,  # four, and one that prepares
             "bound": 2,
             "many": 1,  # a pipeline
             "end": 0,
@@ -216,7 +214,7 @@ class TestARoundTrip:
             "transaction": 6,
             "kept": 4,
             "bound": 1,
-            "many": 4,  # a transaction of its own
+            "many": 4,  # in a transaction of its own
             "end": 0,
         }
         for step in ("statement", "kept", "bound"):

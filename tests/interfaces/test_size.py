@@ -1,4 +1,4 @@
-"""``manage.py size``: what a load needs, in words and as JSON."""
+"""``manage.py size``: the resources that a load needs, in words and as JSON."""
 
 import io
 import json
@@ -21,7 +21,7 @@ def said(*arguments: str) -> str:
 class TestSize:
     def test_says_each_need_with_its_formula(self) -> None:
         lines = said(*GIVEN).splitlines()
-        at = lines.index("worker slots: 29 processes of pools")
+        at = lines.index("worker slots: 29 pool processes")
         assert lines[at + 1] == "    = (20 in flight + 100 a second / 4,471) / 0.7, at least 2"
         assert any(line.startswith("disk: ") for line in lines)
 

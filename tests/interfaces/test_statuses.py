@@ -1,4 +1,4 @@
-"""Many jobs brought to another status at once: each as if it came alone, all of them by the same few statements."""
+"""Many jobs brought to another status at once: each as if it came alone, all by the same few statements."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +28,7 @@ STATES = ("pending", "retrying", "queued", "running", "succeeded", "dead", "skip
 
 
 def a_crowd(tenant: Tenant) -> None:
-    """Jobs in every status, that owe nothing, a little and much, under every misfire policy; and one beyond repair."""
+    """Jobs in every status that owe no, few or many firings, under every misfire policy; and one beyond repair."""
     for status in ("active", "paused", "cancelled", "completed"):
         for policy in ("fire_once", "skip", "fire_all", "backfill"):
             for firings in (0, 1, 20):
@@ -55,7 +55,7 @@ def a_crowd(tenant: Tenant) -> None:
 
 
 def alone(tenant: Tenant, verb: str) -> set[str]:
-    """Do it to each job by itself; the names of those it was refused to."""
+    """Do ``verb`` to each job by itself. Returns the names of the jobs that it was refused to."""
     refused = set()
     for job in Job.objects.filter(tenant=tenant).order_by("id"):
         try:
@@ -78,7 +78,7 @@ def together(tenant: Tenant, verb: str) -> set[str]:
 
 
 def what_became(tenant: Tenant) -> dict[str, Counter[Any]]:
-    """All that is on record of the tenant's jobs; of moments only whether there are any."""
+    """All records of the tenant's jobs; moments are reduced to whether they are set."""
     of_it = {"tenant_id": tenant.id}
 
     def count(model: Any, *columns: str, whether: tuple[str, ...] = ()) -> Counter[Any]:

@@ -1,4 +1,4 @@
-"""What people do to triggers: cancel, replay and dismiss, in every state (DESIGN §4)."""
+"""Acts of people on triggers: cancel, replay and dismiss, in every state (DESIGN §4)."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ class TestDismiss:
         dead = make_trigger(state="dead")
         with acting_as(Actor(ActorKind.OPERATOR, "ada")):
             actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="first")
-        with pytest.raises(Conflict, match="ada has dismissed it already"):
+        with pytest.raises(Conflict, match="ada has already dismissed it"):
             actions.dismiss_trigger(tenant=dead.tenant, trigger_id=dead.id, note="second")
         assert actions.dismiss_triggers(tenant=dead.tenant, trigger_ids=[dead.id], note="third") == []
         assert row(dead)["dismissed_note"] == "first"

@@ -23,13 +23,13 @@ from scheduler_project.web.turns import (
 
 ACME, BRAVO = ("a", False), ("b", False)
 NOW, LATER = Turn.NOW, Turn.LATER
-#: No line rests for longer, and none that owes as much as it may is heavy for longer.
+#: The longest rest of a line, and the longest time for which a line that owes the maximum is heavy.
 MAX_REST, MAX_HEAVY = (MAX_OWED - RESTS) / QUOTA, (MAX_OWED - HEAVY) / QUOTA
 WIDE = Bounds(requests_of_one=10**6, bytes_of_one=10**9, requests_in_all=10**6, bytes_in_all=10**9)
 
 
 def turns_of_a_heavy_key(share: Share) -> Turns[int]:
-    """ACME owes as much as one may at the instant 0, when it was alone."""
+    """ACME owes the maximum at the instant 0, when it was alone."""
     turns: Turns[int] = Turns(share)
     turns.begin(-1, ACME, held=1, now=0)
     assert turns.end(ACME, now=0, computed=10) == []
@@ -48,11 +48,11 @@ class TestTurns:
         turns = turns_of_a_heavy_key(Share(general=3, heavy=1, waiting=1))
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(5)] == [NOW] * 3 + [LATER] * 2
         assert turns.begin(9, BRAVO, held=1, now=MAX_REST / 2) is NOW
-        # It rests, and falls to its share among others as its calls end.
+        # ACME rests, and falls to its share among others as its calls end.
         assert [turns.end(ACME, now=MAX_REST / 2) for _ in range(3)] == [[], [], []]
         assert turns.rested(now=MAX_REST) == [3]
         assert turns.begin(5, ACME, held=1, now=MAX_REST) is LATER
-        # It rises again once they are gone.
+        # ACME rises again once the others are gone.
         later = MAX_REST / 2 + 1.1 * ABOUT_SECONDS
         assert later < MAX_HEAVY + ABOUT_SECONDS
         assert turns.end(ACME, now=later, computed=10) == [4, 5]
@@ -79,11 +79,11 @@ class TestTurns:
         assert turns.seconds_of_rest(now=0) == pytest.approx(0.25)
         assert turns.begin(4, ACME, held=1, now=0.125) is LATER
         assert turns.begin(9, BRAVO, held=1, now=0.125) is NOW
-        # The other call that was at work ends meanwhile: it owes for that one, too, once it has rested.
+        # ACME's other call at work ends meanwhile. ACME owes for that call, too, once it has rested.
         assert turns.end(ACME, now=0.125, computed=QUOTA / 8) == []
         assert turns.rested(now=0.2) == []
         assert turns.rested(now=0.26) == [2]
-        # No rest is longer than it may be.
+        # No rest is longer than the maximum.
         assert turns.end(ACME, now=0.5, computed=100) == []
         turns.note("", now=0.5 + MAX_REST)
         assert turns.rested(now=0.5 + MAX_REST - 0.01) == []
@@ -94,7 +94,7 @@ class TestTurns:
         turns: Turns[int] = Turns(Share(general=1, heavy=1, waiting=1))
         turns.note("", now=0)
         assert [turns.begin(n, ACME, held=1, now=0) for n in range(4)] == [NOW, LATER, LATER, LATER]
-        # Another's calls have waited for a processor far longer than they computed; its own are short.
+        # BRAVO's calls waited for a processor far longer than they computed. ACME's own calls are short.
         turns.begin(9, BRAVO, held=1, now=0)
         assert turns.end(BRAVO, now=0, computed=0.1, delayed=100) == []
         for following in ([1], [2]):
@@ -176,7 +176,7 @@ class TestTurns:
         assert [turns.begin(n, ACME, held=held, now=0) for n in range(in_line)] == [LATER] * in_line
         assert turns.begin(99, ACME, held=held, now=0) is Turn.KEY_FULL
         assert [turns.begin(n, BRAVO, held=held, now=0) for n in range(2)] == [NOW, LATER]
-        # What was taken up holds no place, and what was refused does not come.
+        # A request that was taken up holds no place, and a request that was refused does not come.
         assert turns.end(ACME, now=0) == [0]
         assert turns.begin(50, ACME, held=held, now=0) is LATER
         ended = [turns.end(ACME, now=0) for _ in range(in_line + 1)]

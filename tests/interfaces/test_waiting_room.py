@@ -58,7 +58,7 @@ class TestARound:
         return worker
 
     def test_passes_over_whom_it_has_sent_away_itself(self, worker: Any) -> None:
-        """The poller names all that are readable first; the first of them may have the second sent away."""
+        """The poller first names all readable connections. The first of them may cause the second to be sent away."""
         ours, theirs = socket.socketpair()
         with theirs:
             ours.close()

@@ -1,4 +1,4 @@
-"""Which actions wake the beats: those after which something may start before a beat would look by itself."""
+"""Actions that wake the beats: work may start after them before a beat would look by itself."""
 
 from collections.abc import Callable
 from datetime import timedelta

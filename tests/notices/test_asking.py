@@ -1,4 +1,4 @@
-"""Asking to be told: on a job, on the tenant; and the handlers that tell."""
+"""Asking for notices: on a job, on the tenant; and the handlers that send them."""
 
 import asyncio
 from datetime import UTC, datetime

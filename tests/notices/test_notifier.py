@@ -33,7 +33,7 @@ def begun(db: None) -> None:
 
 
 def end(job: Job, state: str = "dead", **columns: Any) -> Trigger:
-    """One firing of the job that ends so."""
+    """One firing of the job that ends in ``state``."""
     trigger, attempt = make_running(job)
     execution.finish([finish_of(trigger, attempt, state, **columns)])
     return trigger
@@ -204,7 +204,7 @@ class TestThePlace:
         assert notify() == 0
 
     def test_moves_over_pages_of_what_nobody_can_ask_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whatever a page ends with, and though the job is long gone."""
+        """Whichever event a page ends with, and even if the job is long gone."""
         monkeypatch.setattr(notifier, "PAGE", 2)
         tenant = make_tenant(notify=DEAD)
         for job in (make_job(tenant), make_job(tenant)):
@@ -279,11 +279,11 @@ class TestABeat:
 
 
 class TestRunsOfWorkflows:
-    """The notifier reads each event once, so it counts them, whoever is told."""
+    """The notifier reads each event once. So it counts the runs, whether or not a notice is sent."""
 
     @pytest.fixture(autouse=True)
     def none_counted(self) -> None:
-        own.take()  # what tests before left
+        own.take()  # counts that earlier tests left
 
     def test_are_counted_once_with_how_long_they_took(self) -> None:
         run = begin(make_workflow(make_tenant(notify=DEAD), tasks=["load"]))

@@ -47,7 +47,7 @@ def created(owner: Caller, **more: Any) -> str:
 
 
 def run_of(tenant: Tenant, ends: str = "succeeded", **options: Any) -> WorkflowRun:
-    """One run of a workflow of one task, which ends so."""
+    """One run of a workflow of one task. The task ends as ``ends`` says."""
     run = begin(make_workflow(tenant, tasks=["load"], **options))
     play(run, {"load": ends})
     return run
@@ -221,7 +221,7 @@ class TestARun:
 
 
 class TestASchedule:
-    """Of a firing of it that begins no run there is no run to tell of."""
+    """A firing of the schedule that begins no run: there is no run to tell of."""
 
     HOURLY = {"type": "interval", "every_seconds": 3600}
 

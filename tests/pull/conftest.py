@@ -68,7 +68,7 @@ def turn(broker: Broker, job_types: None) -> Callable[[], float]:
     def one() -> float:
         for name in ("queues", "reap leases", "reap messages"):
             cycle.steps[name].hurry()
-        # A test's clock leaps; nobody is there who would renew.
+        # A test's clock leaps, and no worker is there to renew.
         cycle._patience.allows = lambda **_: True  # type: ignore[method-assign]
         return cycle.tick()
 
@@ -76,7 +76,7 @@ def turn(broker: Broker, job_types: None) -> Callable[[], float]:
 
 
 def declare(tenant: Tenant, name: str = TYPE, **declaration: Any) -> str:
-    """Declare a pull type; returns what its jobs have as their job type."""
+    """Declare a pull type. Returns the job type that its jobs store."""
     declare_type(tenant=tenant, name=name, declaration=declaration)
     return stored_name(name, tenant_id=tenant.id)
 

@@ -1,4 +1,4 @@
-"""What pull workers do is counted by the web process that they ask: in the end of its transactions, and once."""
+"""The web process counts the work of pull workers that call it: at the end of its transactions, and once."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def counted() -> dict[str, int]:
-    """What was counted since this was last asked, of the one tenant and type; lags and durations by how many."""
+    """The counts since the last call, of the one tenant and type. Lags and durations are given by their number."""
     [counts] = activity.take().values()
     plain = {kind: n for kind, n in counts.items() if not kind.startswith(("lag_", "duration_"))}
     lags, durations = (
@@ -52,7 +52,7 @@ class TestPullWorker:
         activity.forget()
         factories.set_clock(11 * MINUTE)
         try:
-            # Renewed meanwhile.
+            # The lease was renewed meanwhile.
             Trigger.objects.filter(id=work["trigger_id"]).update(lease_expires_at=factories.now() + MINUTE)
             worker.post("/worker/heartbeat", {"triggers": [claim_token(work)]})
         finally:

@@ -1,4 +1,4 @@
-"""Claim: who gets what, and what a pull worker is told of it."""
+"""Claim: which worker gets which triggers, and the facts that it gets with them."""
 
 import socket
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a JSON Schema accepts, beside another implementation, and what is said of what it does not."""
+"""Values that a JSON Schema accepts, compared with another implementation, and the messages for other values."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ VALUES: tuple[Any, ...] = (
     *PAYLOADS[:3], {}, [], "", "a", "aab", 0, 1, 1.0, 0.3, -7, True, False, None, [1, 1.0], [[1], [True]], {"a": {}},
     {"a": "x", "b": "aab", "x": {"a": [1, "a", {"b": None}]}}, [{"a": 1}, {"a": 2}, "b", 4],
 )  # fmt: skip
-#: Of older dialects, or for people: the other looks at their shape, and neither asks them anything.
+#: Keywords of older dialects, or for people. The other implementation checks their shape; neither applies them.
 UNASKED = {"title", "definitions", "dependencies", "$recursiveRef"}
 ENDLESS = "takes too long"
 
@@ -54,7 +54,7 @@ class TestASchema:
             for value in VALUES:
                 found = complaints(schema, value)
                 if ENDLESS in str(found):
-                    continue  # circles are refused by us, and cut by the other
+                    continue  # Carillon refuses circles; the other cuts them
                 assert (not found) == other.is_valid(value), (schema, value, found)
                 compared, refused = compared + 1, refused + bool(found)
         assert compared > 10_000

@@ -1,4 +1,4 @@
-"""A registered type that pull workers serve too: whoever claims first has it, and nobody has it twice (ADR 18)."""
+"""A registered type that pull workers serve too: the first worker to claim a trigger has it, and no other (ADR 18)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,7 +46,7 @@ def shared(job_types: None) -> None:
 
 @pytest.fixture
 def turn(broker: Broker) -> Turn:
-    """One turn of a beat that has just looked who takes from what; reaping is not put off."""
+    """One turn of a beat that has just looked which workers take which types; reaping is not put off."""
     takers = Takers()
 
     def served() -> Any:
@@ -59,7 +59,7 @@ def turn(broker: Broker) -> Turn:
     def one() -> float:
         for name in ("queues", "reap leases", "reap messages"):
             cycle.steps[name].hurry()
-        # A test's clock leaps; nobody is there who would renew.
+        # A test's clock leaps, and no worker is there to renew.
         cycle._patience.allows = lambda **_: True  # type: ignore[method-assign]
         return cycle.tick()
 
@@ -75,7 +75,7 @@ def taken(worker: Caller, **changes: Any) -> list[str]:
 
 
 def by_celery(*triggers: Trigger) -> list[str]:
-    """What a message of these triggers claims."""
+    """The triggers that a message of these triggers claims."""
     for trigger in triggers:
         trigger.refresh_from_db()
     tokens = [claim_token(trigger) for trigger in triggers]
@@ -203,7 +203,7 @@ class TestDispatch:
         theirs = make_triggers(job_of(make_tenant()), 100)
         mine = make_trigger(job_of(tenant))
         turn()
-        # Nobody takes the other tenant's: queued, they would hold the window.
+        # No worker takes the other tenant's triggers: queued, they would hold the window.
         assert states([mine, *theirs]) == ["queued"] + ["pending"] * 100
         assert broker.tokens == []
         assert taken(worker) == [str(mine.id)]

@@ -30,7 +30,7 @@ Turn = Callable[[], float]
 
 
 class Asker:
-    """Asks for work in a thread with a connection of its own, and notes what it held while it waited."""
+    """Asks for work in a thread with its own connection, and notes whether it had released that while it waited."""
 
     def __init__(self, tenant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self._job_type = f"{TYPE}@{tenant.id}"
@@ -75,7 +75,7 @@ class TestALongPoll:
 
         def answered() -> bool:
             turn()
-            wake_pull_workers()  # its subscription may not have stood yet when the turn rang
+            wake_pull_workers()  # the subscription may have begun after the turn's wake-up
             return answer.done()
 
         wait_until(answered, 30)
@@ -130,7 +130,7 @@ class TestALongPoll:
         with pytest.raises(Crowded):
             asker.ask(wait_seconds=30.0).result(20)
         assert len(looks) == 2
-        # Whoever may not wait is never refused.
+        # A claim that may not wait is never refused.
         assert asker.ask(wait_seconds=0.0).result(20) == []
         assert len(looks) == 3
 

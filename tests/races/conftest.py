@@ -14,7 +14,7 @@ Action = Callable[[], Any]
 
 
 def at_once(*actions: Action) -> list[Any]:
-    """Start all actions at the same moment, each on its own connection; their results in order."""
+    """Start all actions at the same moment, each on its own connection. Returns their results in order."""
     barrier = threading.Barrier(len(actions))
 
     def run(action: Action) -> Any:
@@ -30,7 +30,7 @@ def at_once(*actions: Action) -> list[Any]:
 
 
 class Rival:
-    """A second connection whose steps a test orders one by one; ``start`` does not wait for an answer."""
+    """A second connection. A test orders its steps one by one; ``start`` does not wait for an answer."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)

@@ -25,7 +25,7 @@ BUDGET = timedelta(seconds=10)
 
 
 def make_missed(number: int, policy: str) -> list[Job]:
-    """Minutely jobs that nobody looked at for two days."""
+    """Minutely jobs that no beat looked at for two days."""
     tenant, since = make_tenant(), factories.now().replace(microsecond=0) - AWAY
     return [
         make_job(tenant, misfire_policy=policy, created_at=since, next_fire_at=since + MINUTE, max_catchup=30)
@@ -45,7 +45,7 @@ class TestTwoBeats:
         jobs = make_missed(12, policy)
 
         def work() -> None:
-            pace = Pace(monotonic=partial(next, count(step=0.5)))  # each look at the clock finds it moved on
+            pace = Pace(monotonic=partial(next, count(step=0.5)))  # each look at the clock moves it on
             pace.note(jobs[0].tenant_id, 60_000)
             catch_ups = CatchUps(pace=pace)
             while materializer.materialize(leadership=ANYONE, look_ahead=MINUTE, limit=5):

@@ -45,7 +45,7 @@ class TestTwoDispatchers:
         make_triggers(make_job(make_tenant(), job_type="slow"), 4)
         with transaction.atomic():
             assert len(dispatch(types=[], slow=5).queued) == 4
-            # The other sees none of that yet, but is kept from the queue.
+            # The other dispatcher sees none of these yet, but is kept from the queue.
             rival.do(lambda: make_triggers(make_job(make_tenant(), job_type="slow"), 4))
             [free] = rival.do(lambda: make_triggers(make_job(make_tenant(), job_type="noop"), 1))
             assert [item.id for item in rival.do(lambda: dispatch(slow=5)).queued] == [free.id]
@@ -104,11 +104,11 @@ class TestTwoDispatchers:
         dispatch()  # the queue is known from here on
         make_triggers(make_job(make_tenant()), 1)
         with transaction.atomic():
-            # It has the queue, and no tenant yet: where a dispatch is between its two locks.
+            # This transaction has locked the queue and no tenant yet, as a dispatch has between its two locks.
             assert queues.lock(["noop"])
             rival.do(lambda: transaction.set_autocommit(False))
             assert rival.do(dispatch).blocked
-            # The other is not through, and yet not in the way.
+            # The rival's transaction is still open, and yet does not block this dispatch.
             assert len(dispatch().queued) == 1
             rival.do(transaction.rollback)
 
@@ -123,7 +123,7 @@ class TestTwoDispatchers:
 
 
 class TestLockedRows:
-    """One dispatcher, with its memory, beside somebody who holds a row."""
+    """One dispatcher, with its memory, beside a session that holds a row."""
 
     def test_of_triggers_are_passed_over_and_looked_at_again(self, rival: Rival) -> None:
         memory = Memory()

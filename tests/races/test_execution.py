@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def pause(job_id: UUID, tenant_id: int) -> None:
-    """What the action does, statement by statement; the caller's transaction makes it one."""
+    """The statements of the action, one by one; the caller's transaction joins them."""
     lifecycle.lock_tenant(tenant_id)
     Job.objects.filter(id=job_id).update(status="paused")
     lifecycle.hand_back(job_ids=[job_id])

@@ -1,4 +1,4 @@
-"""Which errors of the database mean that it is away, and which that a statement failed: by SQLSTATE, from real ones."""
+"""Errors of the database that mean that it is away, or that a statement failed: by SQLSTATE, from real errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def caught(action: Callable[[], Any]) -> BaseException:
 
 @pytest.mark.django_db(transaction=True)
 class TestServerThatSays:
-    """By the table: what each SQLSTATE comes out as, in a transaction and without one."""
+    """By the table: the error that each SQLSTATE becomes, in a transaction and without one."""
 
     @pytest.mark.parametrize("state", [*sorted(db.AWAY), "08000", "08003", "08006", "08P01"])
     @pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a transaction"])
@@ -80,7 +80,7 @@ def _set(name: str, value: str) -> None:
 
 @pytest.mark.django_db(transaction=True)
 class TestReal:
-    """The same from what truly goes wrong."""
+    """The same for faults that really happen."""
 
     @pytest.fixture(autouse=True)
     def settings_back(self, transactional_db: None) -> Any:
@@ -101,7 +101,7 @@ class TestReal:
 
     def test_deadlock(self, rival: Rival) -> None:
         one, two = (db.Query("lock", f"LOCK TABLE {name}") for name in ("jobs_queue", "jobs_message"))
-        rival.do(lambda: _set("deadlock_timeout", "1h"))  # so that it is ours that finds it
+        rival.do(lambda: _set("deadlock_timeout", "1h"))  # so that our own connection finds the deadlock
         _set("deadlock_timeout", "20ms")
         rival.do(lambda: connection.set_autocommit(False))
         rival.do(two)

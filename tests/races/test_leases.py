@@ -1,4 +1,4 @@
-"""Beats that take, renew, lose and release the lease at the same moment: never two hold it, and no lock stops them."""
+"""Beats that take, renew, lose and release the lease at the same moment: two never hold it, and no lock stops them."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ TEN = 10 * SECOND
 
 
 def look(leader: Leader) -> bool:
-    """Let it renew or take now. Returns whether it leads."""
+    """Let it renew or take the lease now. Returns whether it leads."""
     leader._renew_after = 0.0
     return leader.lead() is not None
 
@@ -64,7 +64,7 @@ class TestTwoOnTheLease:
 
 
 class TestLockedLease:
-    """Somebody holds a lock on the lease's row, and does not let go."""
+    """A session holds a lock on the lease's row, and does not release it."""
 
     @pytest.fixture
     def locked(self, rival: Rival) -> Iterator[None]:

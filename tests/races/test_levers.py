@@ -1,4 +1,4 @@
-"""Levers of operators while two dispatchers work: what they say holds from their answer on (DESIGN §8)."""
+"""Levers of operators while two dispatchers work: each lever holds from its answer on (DESIGN §8)."""
 
 import threading
 from collections.abc import Callable
@@ -26,13 +26,13 @@ def in_flight(job_type: str = "noop") -> int:
 
 
 def end(count: int, job_type: str = "noop") -> None:
-    """So many of what is in flight succeed."""
+    """Let ``count`` triggers in flight succeed."""
     flying = Trigger.objects.filter(job_type=job_type, phase="in_flight").values_list("id", flat=True)
     Trigger.objects.filter(id__in=list(flying[:count])).update(state="succeeded")
 
 
 class Dispatchers:
-    """Two that dispatch all the time; ``act`` is done while both are at it. ``after``: their turns that began later."""
+    """Two that dispatch all the time. ``act`` runs while both are at it. ``after``: their turns that began later."""
 
     def __init__(self, *, limit: int = 2) -> None:
         self._limit = limit
@@ -65,7 +65,7 @@ class Dispatchers:
             self._over.set()
 
     def while_they_work(self, act: Callable[[], Any], *, turns: int = 10) -> Any:
-        """What ``act`` returned, once both have made so many turns more."""
+        """The return value of ``act``, once both dispatchers have made ``turns`` more turns."""
         return at_once(lambda: self._dispatch(0), lambda: self._dispatch(1), lambda: self._act(act, turns))[2]
 
 
@@ -106,7 +106,7 @@ class TestPause:
             levers.change_type(name="noop", changes=PAUSE)
             return in_flight()
 
-        # Exactly: a dispatcher that had the type was waited for.
+        # Exactly equal: the pause waited for a dispatcher that had the type.
         assert both.while_they_work(pause) == in_flight()
         started = {item.job_type for done in both.after for item in done.queued}
         assert started == {"webhook"}
@@ -117,7 +117,7 @@ class TestPause:
             assert dispatch(types=("noop",), limit=2).queued
             paused = rival.start(lambda: levers.change_type(name="noop", changes=PAUSE))
             rival.wait_until_blocked()
-            # Who pauses keeps neither that type's dispatcher nor another one waiting.
+            # A pause keeps neither that type's dispatcher nor another one waiting.
             assert dispatch(types=("webhook",), limit=2).queued
         assert paused().paused_at is not None
         assert dispatch(types=("noop",)).queued == []
@@ -154,7 +154,7 @@ class TestCap:
 
         both.while_they_work(cap)
         first_below = next(index for index, count in enumerate(seen) if count <= 7)
-        # What was in flight beyond it is not taken back; nothing is added until it has ended.
+        # Triggers in flight beyond the cap are not taken back. None is added until enough have ended.
         assert seen[: first_below + 1] == sorted(seen[: first_below + 1], reverse=True)
         assert max(seen[first_below:]) <= 7
         assert in_flight() == 7

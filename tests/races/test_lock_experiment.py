@@ -1,4 +1,4 @@
-"""Somebody locks one running trigger, its lease runs out, and nobody else is to notice (DESIGN §2.12)."""
+"""A session locks one running trigger, and its lease runs out. No other tenant may notice (DESIGN §2.12)."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,15 +18,15 @@ from tests.races.conftest import Rival
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TENANTS = 100
-#: So long the triggers fall due one after another; reaping is tried each second.
+#: For this long the triggers fall due one after another. Reaping is tried each second.
 SPREAD = timedelta(seconds=4)
 
 
 @pytest.fixture
 def cycle(job_types: None) -> Iterator[Cycle]:
-    """A leading beat as it is in production, but for the broker."""
+    """A leading beat as in production, except for the broker."""
     found = Cycle(
-        # Nobody takes from the queue here.
+        # No worker takes from the queue here.
         settings=engine_settings().model_copy(update={"queue_window_min": 2 * TENANTS}),
         configs=lambda: {"noop": QueueConfig(None, 100)},
         publish=lambda _: None,
@@ -43,7 +43,7 @@ def test_a_locked_trigger_delays_no_other_tenant(cycle: Cycle, rival: Rival) -> 
     make_attempt(locked, number=1, fence=1)
     rival.do(lambda: connection.set_autocommit(False))
     rival.do(Query("hold", f"SELECT id FROM jobs_trigger WHERE id = '{locked.id}' FOR UPDATE"))
-    # From the first turn on it is reaped: no workers live that a new leader would give time.
+    # It is reaped from the first turn on: no workers live to which a new leader would give time.
     cycle._patient_since = cycle.leader.inheritances + 1
     ours = [make_trigger(make_job(make_tenant())) for _ in range(TENANTS)]
     begin = factories.now() + SECOND

@@ -1,4 +1,4 @@
-"""Somebody holds a lock and does not let go: each step of a beat returns soon, and does the work of all others."""
+"""A session holds a lock and does not release it: each step of a beat returns soon, and does all other work."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,15 +22,15 @@ from tests.factories import HOUR, MINUTE, SECOND, make_attempt, make_job, make_t
 from tests.races.conftest import Rival
 
 pytestmark = pytest.mark.django_db(transaction=True)
-#: Statements of a step that may wait for a lock in vain, each for ``LOCK_PATIENCE``: so long a held lock keeps it, on a
-#: machine however busy.
+#: Statements of a step that may wait for a lock in vain, each for ``LOCK_PATIENCE``. A held lock delays a step by no
+#: more, on a machine however busy.
 MAX_WAITS = 2
 Hold = Callable[[str], None]
 
 
 @pytest.fixture
 def hold(rival: Rival) -> Iterator[Hold]:
-    """``hold("SELECT … FOR UPDATE")``: another session does so in a transaction that it leaves open."""
+    """``hold("SELECT … FOR UPDATE")``: another session runs this in a transaction that it leaves open."""
 
     def held(sql: str) -> None:
         rival.do(lambda: connection.set_autocommit(False))
@@ -47,7 +47,7 @@ def lock_of(row: Any) -> str:
 
 
 class Waits:
-    """Statements of this thread that gave a lock up, ``with`` it; each may have waited ``LOCK_PATIENCE`` at most."""
+    """Counts statements of this thread that gave up a lock. Each may have waited ``LOCK_PATIENCE`` at most."""
 
     def __init__(self) -> None:
         self.given_up = 0
@@ -75,7 +75,7 @@ class Waits:
 
 
 class Beat:
-    """A beat whose steps are taken one by one, as bounded as in its threads."""
+    """A beat whose steps are taken one by one, with the same bounds as in its threads."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -249,7 +249,7 @@ class TestPartition:
 
 class TestStatements:
     def test_of_a_beat_are_none_that_may_wait(self, beat: Beat, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Over a little of everything that a beat meets."""
+        """The test covers a little of everything that a beat meets."""
         made: set[str] = set()
         call = Query.__call__
 

@@ -1,4 +1,4 @@
-"""A beat dies by ``kill -9`` in the middle of a slice: what it did of it is undone, and another does each item once."""
+"""A beat dies by ``kill -9`` in the middle of a slice: the slice is undone, and another beat does each item once."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.interfaces.api.caller import Caller
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("job_types")]
 EDIT: dict[str, Any] = {"verb": "edit", "filter": {}, "changes": {"priority": "critical"}}
-#: An operation, the statement at which its beat dies, and what is done until then.
+#: An operation, the statement at which its beat dies, and the number of items done until then.
 KILLED = {
     "an edit": (EDIT, "note", 2),
     "an edit that checks": ({**EDIT, "all_or_nothing": True}, "note_checked", 0),
@@ -32,7 +32,7 @@ def owner() -> Caller:
 
 
 def done(verb: str) -> int:
-    """By the rows themselves. None may have been done twice."""
+    """Items done, by the rows themselves. None may have been done twice."""
     if verb == "edit":
         versions = list(Job.objects.values_list("version", flat=True))
         assert set(versions) <= {1, 2}

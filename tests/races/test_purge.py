@@ -1,4 +1,4 @@
-"""Retention against people: what is asked for again at its edge is kept, and no purge waits for a lock."""
+"""Retention against people: rows asked for again at its edge are kept, and no purge waits for a lock."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def make_aged(state: str) -> Trigger:
 
 
 def replay(trigger: Trigger) -> None:
-    """What the action does, statement by statement; the caller's transaction makes it one."""
+    """The statements of the action, one by one; the caller's transaction joins them."""
     lifecycle.lock_tenant(trigger.tenant_id)
     lifecycle.replay(trigger_ids=[trigger.id], tenant_id=trigger.tenant_id)
 
@@ -70,7 +70,7 @@ class TestPurgeAgainstReplay:
 
 
 class TestPurgeAgainstLocks:
-    """Another transaction holds one of two rows: the purge takes the other one and comes back for this one later."""
+    """Another transaction holds one of two rows: the purge takes the other, and comes back for the held one later."""
 
     def test_passes_over_a_locked_trigger(self, rival: Rival) -> None:
         self.check(rival, purge_triggers, Trigger, [make_aged("dead").pk, make_aged("dead").pk])
@@ -113,7 +113,7 @@ class TestPurgeAgainstLocks:
 class TestPartitionsAgainstReaders:
     @pytest.fixture
     def reader(self, rival: Rival) -> Iterator[None]:
-        """Somebody reads the attempts for long, as pg_dump does."""
+        """A session reads the attempts for long, as pg_dump does."""
         rival.do(lambda: connection.set_autocommit(False))
         rival.do(lambda: Attempt.objects.count())
         yield

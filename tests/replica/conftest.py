@@ -20,7 +20,7 @@ from tests.replica.server import Replica, replica_of_tests
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Replica]:
-    # The path of a socket is short, and Postgres' account gets there.
+    # The path of a socket must be short, and Postgres' account must be able to reach it.
     with (
         tempfile.TemporaryDirectory(prefix="carillon-replica-") as directory,
         replica_of_tests(Path(directory)) as replica,
@@ -29,13 +29,13 @@ def running() -> Iterator[Replica]:
 
 
 def allow_lag(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """How old the replica's answers may be from now on."""
+    """Set how old the replica's answers may be from now on."""
     allowed = settings.CARILLON.model_copy(update={"replica_max_lag_seconds": seconds})
     monkeypatch.setattr(settings, "CARILLON", allowed)
 
 
 def lead_to(socket: str) -> None:
-    """Have this process take the server at ``socket`` for the replica."""
+    """Make this process take the server at ``socket`` for the replica."""
     own = connections.settings[PRIMARY]
     connections.settings[REPLICA] = own | {"HOST": socket, "OPTIONS": dict(own["OPTIONS"])}
 
@@ -44,9 +44,9 @@ def lead_to(socket: str) -> None:
 def configured(
     running: Replica, transactional_db: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Replica]:
-    """The replica is configured, and nobody watches it but the test, which looks by hand (``WATCH.look()``).
+    """The replica is configured. Only the test watches it, by hand (``WATCH.look()``).
 
-    A busy machine is no finding: what bounds waits and ages is far away until a test moves it.
+    Slowness of a busy machine is not a failure: the bounds of waits and ages are far away until a test moves them.
     """
     monkeypatch.setattr("jobs.store.replica.watch.PATIENCE_SECONDS", 20.0)
     monkeypatch.setattr("jobs.store.replica.watch.STALE_SECONDS", 600.0)
@@ -56,7 +56,7 @@ def configured(
     monkeypatch.setattr(WATCH, "_pid", -1)
     monkeypatch.setattr(Watch, "begin", lambda watch: None)
     lead_to(running.socket)
-    # Django lets a test connect to those databases alone that there were before it began.
+    # Django lets a test connect only to the databases that there were before it began.
     ensure = BaseDatabaseWrapper.ensure_connection
 
     def ensure_connection(ours: Any) -> None:
@@ -78,7 +78,7 @@ def configured(
 
 @pytest.fixture
 def replica(configured: Replica) -> Replica:
-    """It follows closely, and this process knows it."""
+    """The replica follows closely, and this process knows it."""
     configured.catch_up()
     WATCH.look()
     wait_until(lambda: WATCH.look() or WATCH.condition().is_fit, 20, what="the replica to be fit")
@@ -88,7 +88,7 @@ def replica(configured: Replica) -> Replica:
 
 @pytest.fixture
 def stopped(trigger: Trigger, replica: Replica) -> Iterator[Replica]:
-    """With ``trigger``, which the module says: it has all that there is, is known to, and replays nothing more."""
+    """The replica has all rows, with the module's ``trigger``; this process knows it; and it replays nothing more."""
     replica.catch_up()
     WATCH.look()
     replica.pause()

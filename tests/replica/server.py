@@ -20,14 +20,14 @@ COPY_SECONDS = 120
 
 
 class Replica(POSTGRES):  # type: ignore[valid-type, misc]
-    """It follows the server whose socket is in ``upstream``."""
+    """A replica that follows the server whose socket is in ``upstream``."""
 
     def __init__(self, *, data_dir: Path, upstream: Path) -> None:
         super().__init__(data_dir=data_dir, ephemeral=True)
         self._upstream = upstream
 
     def _initialize(self) -> None:
-        # As root, Postgres runs under an account that has to get to both servers' directories.
+        # As root, Postgres runs under an account that must reach both servers' directories.
         for directory in (self._upstream.parent, self.data_dir):
             directory.chmod(0o711)
         self.account.own(self.directory)
@@ -70,7 +70,7 @@ class Replica(POSTGRES):  # type: ignore[valid-type, misc]
         assert self.query("SELECT pg_promote(true, 60)") == [(True,)]
 
     def kill(self) -> None:
-        """As ``kill -9`` of all its processes at once."""
+        """Like ``kill -9`` of all its processes at once."""
         self._signal(signal.SIGKILL)
         self.stop()
 
@@ -87,7 +87,7 @@ class Replica(POSTGRES):  # type: ignore[valid-type, misc]
             each.send_signal(number)
 
     def catch_up(self) -> None:
-        """Wait until it has replayed all that the primary has written by now."""
+        """Wait until the replica has replayed everything that the primary has written by now."""
         mark, standing = (db.queries("replica")[name].sql for name in ("mark", "standing"))
         with psycopg.connect(f"{self._source} dbname=postgres", autocommit=True) as primary:
             [(_, lsn, *_)] = primary.execute(mark).fetchall()  # type: ignore[arg-type]

@@ -71,12 +71,12 @@ class TestAListOfHistory:
         one_of_each()
         page, found = listed(operator, model, **{"Cache-Control": "no-cache"})
         assert AS_OF not in page
-        assert found > rows - 1  # the line itself tells a time
+        assert found > rows - 1  # the line of ``AS_OF`` itself shows a time
 
     def test_shows_an_operator_what_they_did(
         self, operator: Client, trigger: Trigger, stopped: Replica
     ) -> None:
-        """On whichever list comes next; others read the replica all the while."""
+        """On any list that comes next. Others read the replica all the while."""
         other = Client()
         other.force_login(User.objects.create_superuser("other"))
         assert AS_OF in listed(operator, "jobs_trigger")[0]

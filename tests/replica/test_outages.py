@@ -1,4 +1,4 @@
-"""A replica that lags, idles, dies or hangs: history is read within the bound, and nobody waits or fails for it."""
+"""A replica that lags, idles, dies or hangs: history is read within the bound, and no reader waits or fails for it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def server_read() -> str:
 
 
 def is_read() -> bool:
-    """Whether the replica is, once this process knows it."""
+    """Whether the replica is read, once this process knows it."""
     return wait_until(lambda: WATCH.look() or server_read() == REPLICA, 30, what="the replica to be read")
 
 
@@ -65,7 +65,7 @@ class TestAnIdlePrimary:
     def test_does_not_look_like_lag(self, closely: Replica) -> None:
         write()
         with connection.cursor() as cursor:
-            # What comes next comes after the long header of a segment.
+            # The next record comes after the long header of a segment.
             cursor.execute("SELECT pg_switch_wal()")
         closely.catch_up()
 
@@ -93,7 +93,7 @@ class TestALag:
         assert over["event"] == "replica not used: over"
 
     def test_is_no_further_than_the_time_that_is_told(self, replica: Replica) -> None:
-        """Under writes without a pause, what was committed by the time that is told is there."""
+        """Under writes without a pause, everything committed by the reported time is there."""
         ending = threading.Event()
 
         def writing() -> None:
@@ -127,7 +127,7 @@ class TestALag:
     def test_of_a_process_that_has_just_begun_is_no_outage(
         self, replica: Replica, monkeypatch: pytest.MonkeyPatch, lines: Lines
     ) -> None:
-        """Nothing was written for long, and something this very moment."""
+        """Nothing was written for long, and then something at this very moment."""
         replica.pause()
         write()
         allow_lag(monkeypatch, 600)
@@ -179,7 +179,7 @@ class TestAServerThatHangs:
     def test_lets_go_of_reads_that_wait_for_it(
         self, replica: Replica, monkeypatch: pytest.MonkeyPatch, lines: Lines
     ) -> None:
-        """Its kernel takes what is sent, and nobody answers: no time-out of the server's ends that."""
+        """Its kernel accepts the data sent, and the server does not answer: no time-out of the server ends that."""
         assert server_read() == REPLICA
         sent, answers = threading.Event(), []
 

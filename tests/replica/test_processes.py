@@ -72,7 +72,7 @@ def test_reads_history_on_the_replica_while_there_is_one(web: Web, running: Repl
 
     running.freeze()
     try:
-        for _ in range(5):  # while nobody knows yet, and when all do
+        for _ in range(5):  # while no process knows yet, and when all do
             assert ids() == (everything, False)
     finally:
         running.thaw()

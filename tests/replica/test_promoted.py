@@ -1,4 +1,4 @@
-"""A replica that is one no more, or never was one."""
+"""A replica that is no longer one, or never was one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,13 +56,13 @@ def test_a_server_that_is_away_is_warned_about(configured: Replica) -> None:
 def test_one_that_is_promoted_is_read_no_more(
     replica: Replica, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    """From the first read on: what it is given from then on is its own."""
+    """From the first read on: rows that it gets after its promotion are its own."""
     assert history.read(lambda as_of: server_of_history()) == REPLICA
     replica.promote()
     database = connection.settings_dict["NAME"]
     with psycopg.connect(f"host={replica.socket} user=carillon dbname={database}") as own:
         own.execute("INSERT INTO django_session VALUES ('own', '', now())")
-    assert WATCH.condition().is_fit  # nobody has looked since
+    assert WATCH.condition().is_fit  # no look has happened since
     assert history.read(lambda as_of: server_of_history()) == PRIMARY
     WATCH.look()
     told = Client().get("/readyz").json()

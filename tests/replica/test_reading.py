@@ -1,4 +1,4 @@
-"""What is read from a real replica, and what is read on the primary all the same."""
+"""History that is read from a real replica, and history that is still read on the primary."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,7 @@ def caller(transactional_db: None, job_types: None) -> Caller:
 
 @pytest.fixture
 def trigger(caller: Caller) -> Trigger:
-    """With one row of everything that lists tell of."""
+    """A trigger, with one row of everything that lists show."""
     found = factories.make_trigger(factories.make_job(caller.tenant), "dead")
     factories.make_attempt(found, "failed", error_code="http_500")
     begin(make_workflow(caller.tenant, ("a", "b")))
@@ -162,7 +162,7 @@ class TestAllElse:
 
 class TestTheAuditTrail:
     def test_is_read_without_a_gap_from_whichever_server(self, caller: Caller, replica: Replica) -> None:
-        """What was committed behind a transaction that is open is shown by neither until that has ended."""
+        """A commit behind an open transaction is shown by neither server until that transaction has ended."""
         job = caller.post("/jobs", noop_job()).json()
         replica.catch_up()
         WATCH.look()
@@ -208,7 +208,7 @@ class TestAWriteByMistake:
 
 
 class TestAReadThatTheReplicaGivesUp:
-    """As it does for what it has to replay; and while its schema is that of a moment ago."""
+    """For changes that it must replay, or while its schema is that of a moment ago."""
 
     @pytest.mark.parametrize(
         "statement",

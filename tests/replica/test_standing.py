@@ -1,4 +1,4 @@
-"""How old a replica's answers are, told from marks of the primary and what the replica has replayed."""
+"""How old a replica's answers are, computed from marks of the primary and the replica's progress in replay."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ MOST = timedelta(seconds=10)
 
 
 def marks(*places: tuple[float, int]) -> list[Mark]:
-    """Taken so many seconds before now, at a place each; the oldest first. It is noon on the primary."""
+    """Marks taken so many seconds before now, each at a place; the oldest first. It is noon on the primary."""
     now = time.monotonic()
     return [Mark(NOON - timedelta(seconds=ago), lsn, 1, 1, now - ago) for ago, lsn in places]
 
@@ -47,7 +47,7 @@ class TestJudge:
         assert refusal.value.word is Word.BEHIND
 
     def test_knows_the_age_without_asking_the_primary_again(self) -> None:
-        """Whose last mark is old, as it is away."""
+        """The primary is away, so its last mark is old."""
         with pytest.raises(Unfit, match=r"11\.. s behind"):
             judge(standing(100), marks((11, 100)), most=MOST)
 

@@ -1,4 +1,4 @@
-"""Retry policies: what JSON may say of them, and what is stored and handed to the engine."""
+"""Retry policies: the JSON that is accepted, and the values that are stored and handed to the engine."""
 
 import pytest
 

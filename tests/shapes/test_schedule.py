@@ -1,4 +1,4 @@
-"""Schedules: what JSON may say of them, and what becomes of it."""
+"""Schedules: the JSON that is accepted, and the schedule that it becomes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ NOON, A_TICK_LATER, BEFORE = (
     "2026-01-01T12:00:00.000001Z",
     "2026-01-01T11:59:59.999999Z",
 )
-#: The document and the fields its refusal names.
+#: The document, and the fields that its refusal names.
 REFUSED: list[tuple[Any, set[str]]] = [
     ({"type": "cron"}, {"cron"}),
     ({"type": "interval"}, {"every_seconds"}),

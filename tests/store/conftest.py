@@ -1,9 +1,9 @@
-"""What the store's tests share: tables as the planner has never seen them."""
+"""Fixtures of the store's tests: tables as the planner has never seen them."""
 
 from django.db import connection
 
-#: Planners take rows for what ``ANALYZE`` found last, be it in another test: autovacuum may have
-#: come by. So of partitions, where their rows are.
+#: Planners take rows to be as ``ANALYZE`` last found them, even in another test: autovacuum may have run. The same is
+#: true of partitions, which hold the rows.
 FORGET = """
     SELECT pg_clear_attribute_stats(schemaname::text, tablename::text, attname::text, inherited)
     FROM pg_stats
@@ -14,9 +14,9 @@ FORGET = """
 
 
 def make_new(*tables: str) -> None:
-    """Empty the tables: what earlier tests left makes them larger than their rows, and plans look at size.
+    """Empty the tables: earlier tests left them larger than their rows, and plans depend on size.
 
-    From Postgres 18 on, forget what is known of them too.
+    From Postgres 18 on, forget their statistics, too.
     """
     with connection.cursor() as cursor:
         cursor.execute(f"TRUNCATE {', '.join(tables)} CASCADE")

@@ -1,4 +1,4 @@
-"""Which trouble with the database is waited out: that of a server which is away or as good as that."""
+"""Which trouble with the database is waited out: a server that is away or as good as away."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ def in_one_transaction(*steps: Callable[[], object]) -> None:
 
 
 def divide_by_zero() -> None:
-    """And go on in the transaction that this broke."""
+    """Fail, and go on in the transaction that this broke."""
     with suppress(DataError):
         db.Query("wrong", "SELECT 1 / 0")()
 
@@ -66,7 +66,7 @@ class TestAway:
 @pytest.mark.django_db
 class TestOurFault:
     def test_is_not_waited_out(self):
-        """A statement in a transaction that an earlier one broke: an InternalError too, and for good."""
+        """A statement in a transaction that an earlier one broke: an InternalError, too, but it fails for good."""
         with pytest.raises(InternalError) as caught:
             in_one_transaction(divide_by_zero, ONE)
         assert not isinstance(caught.value, db.DISCONNECTED)

@@ -1,4 +1,4 @@
-"""The dispatcher's memory: it hears of all that becomes dispatchable, and is only a memory (DESIGN §8)."""
+"""The dispatcher's memory: it hears of every trigger that becomes dispatchable, and is only a memory (DESIGN §8)."""
 
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ WINDOW = dispatch_store.Window(initial=1000, minimum=1000, maximum=1000, wait=SE
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
-    """One that has swept all lanes once, and never sweeps again."""
+    """A memory that has swept all lanes once, and never sweeps again."""
     dispatch_store.open_queues(["noop", "other"], WINDOW)
     found = Memory()
     turn(found)
@@ -39,7 +39,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def turn(memory: Memory, *, leadership: Leadership = ANYONE, limit: int = 100) -> dispatch_store.Dispatched:
-    """One dispatch, and the end of what it found missed, as a step of the leader."""
+    """One dispatch, and the end of the missed firings that it found, as in a step of the leader."""
     done = dispatch_store.dispatch(
         memory=memory,
         leadership=leadership,
@@ -53,7 +53,7 @@ def turn(memory: Memory, *, leadership: Leadership = ANYONE, limit: int = 100) -
 
 
 def dispatched(memory: Memory) -> list[Any]:
-    """What a dispatch queues, without the step that ends sets."""
+    """The triggers that a dispatch queues, without the step that ends sets."""
     done = dispatch_store.dispatch(
         memory=memory, leadership=ANYONE, caps={"noop": None}, window=WINDOW, limit=100, rates=UNLIMITED
     )
@@ -163,7 +163,7 @@ class TestSweeping:
 
 class TestFailing:
     def test_leaves_the_memory_as_it_was(self, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A turn that raised and a floor that stayed up would hide the triggers until a sweep comes by."""
+        """If a turn raised and the floor stayed up, the triggers would be hidden until a sweep comes by."""
         expected = [trigger.id for trigger in make_triggers(make_job(), 5)]
         with monkeypatch.context() as patch:
             patch.setattr("jobs.store.dispatch.choice.events.note", lambda ended: 1 / 0)
@@ -192,7 +192,7 @@ class TestMissed:
     def test_do_not_run_before_the_set_of_older_ones_has_ended(
         self, memory: Memory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Else the newest of the older ones would run as well, in the turn after."""
+        """Otherwise the newest of the older ones would run as well, in the turn after."""
         monkeypatch.setattr("jobs.store.dispatch.decisions.END_HERE", 2)
         job = make_job(misfire_policy="fire_once", overlap_policy="allow", max_concurrent=10)
         missed = [make_trigger(job, scheduled_for=factories.now() - n * MINUTE) for n in range(2, 9)]
@@ -240,7 +240,7 @@ def test_a_trigger_whose_job_has_another_type_moves_there(memory: Memory) -> Non
 
 
 class TestInFlight:
-    """Counted by time and by id, and never walked past what has ended."""
+    """They are counted by time and by id. The count never walks past ended triggers."""
 
     @staticmethod
     def counted(memory: Memory) -> dict[str, tuple[int, int]]:

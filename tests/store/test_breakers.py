@@ -1,4 +1,4 @@
-"""Circuit breakers as they are stored: counting, the probe, what is shown of them, and what is forgotten."""
+"""Circuit breakers as they are stored: counted, probed, shown and forgotten."""
 
 from datetime import timedelta
 from typing import Any
@@ -59,7 +59,7 @@ def make_calling(tenant: Any, number: int, state: str = "pending") -> list[Trigg
 
 
 def failed_calls(tenant: Any, number: int, *, pause_job: bool = False) -> Finisher:
-    """What a worker has yet to write of so many calls that did not reach the host."""
+    """The outcomes that a worker has yet to write of ``number`` calls that did not reach the host."""
     finisher = Finisher(flush_seconds=0)
     for claimed in claim(*make_calling(tenant, number, "queued")):
         outcome = Outcome("failed", error_code="connect", pause_job=pause_job)
@@ -184,7 +184,7 @@ class TestClaim:
     def test_counts_it_where_that_run_probes(self, tenant: Any) -> None:
         probe = make_trigger(make_job(tenant, target=HOST), "queued", payload={"url": "elsewhere"})
         make_open(tenant, state="half_open", probe_id=probe.id)
-        for _ in range(2):  # and taken on when the answer was lost
+        for _ in range(2):  # the second time as when the answer was lost
             [claimed] = execution.claim(
                 tokens=[claim_token(probe)], job_types=["noop"], worker="w1", celery_task_id="celery-1",
                 lease=LEASE, attempt_ids=["019a0000-0000-7000-8000-000000000001"]

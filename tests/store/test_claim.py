@@ -1,4 +1,4 @@
-"""Claim: one statement makes a batch of messages' triggers a worker's, or leaves them alone."""
+"""Claim: one statement gives the triggers of a batch of messages to a worker, or leaves them alone."""
 
 from datetime import timedelta
 from typing import Any
@@ -68,7 +68,7 @@ class TestClaim:
         first = {claimed.id: claimed for claimed in repeatable()}
         with connection.cursor() as cursor:
             cursor.execute("UPDATE jobs_trigger SET lease_expires_at = carillon_clock()")
-            # Reaped and dispatched again meanwhile.
+            # It was reaped and dispatched again meanwhile.
             cursor.execute("UPDATE jobs_trigger SET state = 'queued', fence = 3 WHERE id = %s", [late.id])
         again = repeatable()
         assert {claimed.id for claimed in again} == {trigger.id for trigger in triggers}

@@ -1,4 +1,4 @@
-"""A process's clock against the database's: measured, kept, and said once when it is too far off."""
+"""A process's clock against the database's: measured, kept, and reported once when it is too far off."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -41,7 +41,7 @@ class TestDrift:
         drift = Drift(name="w1", clock=FakeClock(ahead))
         measure(drift)
         assert drift.reading is not None
-        # The fake asks the database itself, outside of the round trip that is taken out.
+        # The fake asks the database itself. That happens outside of the round trip that is subtracted.
         assert drift.reading.offset_seconds == pytest.approx(ahead, abs=0.5)
         assert 0 < drift.reading.within_seconds < 1
 

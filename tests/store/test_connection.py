@@ -1,4 +1,4 @@
-"""Whether a connection still stands: known without asking the server, unless it has said something unasked."""
+"""Whether a connection still stands: known without asking the server, unless the server has sent something unasked."""
 
 import select
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ def create(tenant: Tenant, name: str = "once", **definition: object) -> Job:
 
 
 def end(job: Job) -> None:
-    """As a worker and a beat do it."""
+    """End the job as a worker and a beat do."""
     Trigger.objects.filter(job=job).update(state="succeeded", finished_at=now())
     jobs_store.complete(after=UUID(int=0), limit=1000)
     job.refresh_from_db()

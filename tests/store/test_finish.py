@@ -1,4 +1,4 @@
-"""Finish, renew and progress: what a worker writes about triggers in its hand, and what it no longer may."""
+"""Finish, renew and progress: a worker's writes about its claimed triggers, and writes that it may no longer make."""
 
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 
-#: What no two triggers and attempts share.
+#: Columns that no two triggers or attempts share.
 OWN = {
     "id",
     "job_id",
@@ -42,7 +42,7 @@ OWN = {
 
 
 def written(trigger: Trigger, attempt: Attempt) -> tuple[dict[str, Any], ...]:
-    """All that a finish may write, of times only whether they are there."""
+    """All columns that a finish may write; times are reduced to whether they are set."""
     rows = (row(trigger), Attempt.objects.values().get(id=attempt.id))
     return tuple(
         {

@@ -101,7 +101,7 @@ class TestConcurrencyKeys:
 
 
 class Rates:
-    """Rates as scripted: ``rooms`` of tenants by id, ``admitted`` at once by target, the others one second apart."""
+    """Scripted rates: ``rooms`` of tenants by id, ``admitted`` at once by target, the others one second apart."""
 
     def __init__(self, rooms: dict[int, int] | None = None, admitted: dict[str, int] | None = None) -> None:
         self._rooms, self._admitted = rooms or {}, admitted or {}
@@ -265,15 +265,17 @@ class TestUrgentWork:
 
 
 class TestWindows:
-    """A window of 10 at first, between 2 and 100; a second's work is queued ahead. One second passes where said."""
+    """A window of 10 at first, between 2 and 100. One second's work is queued ahead. One second passes where said."""
 
     @staticmethod
-    def fit(clock: Any, *, after: timedelta) -> int:
+    def fit(clock: Any, *, after: timedelta, turn_seconds: float = 0.0) -> int:
         clock(after)
+        memory = dispatch_store.Memory()
+        memory.turn_seconds = turn_seconds
         window = dispatch_store.Window(initial=10, minimum=2, maximum=100, wait=SECOND)
         dispatch_store.open_queues(["noop"], window)
         dispatch_store.dispatch(
-            memory=dispatch_store.Memory(),
+            memory=memory,
             leadership=factories.ANYONE,
             caps={"noop": None},
             window=window,
@@ -303,7 +305,7 @@ class TestWindows:
         self.fit(clock, after=timedelta())
         self.claim(10)
         window = self.fit(clock, after=SECOND / 2)
-        assert 10 < window <= 20  # 10 in half a second, and what the test itself took
+        assert 10 < window <= 20  # 10 in half a second, and those of the time that the test took
         assert self.queued() == window
 
     def test_grow_no_further_than_allowed(self, clock: Any) -> None:
@@ -320,6 +322,14 @@ class TestWindows:
         self.claim(3)
         assert self.fit(clock, after=SECOND) in (2, 3)
         assert self.fit(clock, after=1.8 * SECOND) == 2
+
+    def test_are_no_smaller_than_at_first_while_turns_are_slow(self, clock: Any) -> None:
+        self.fit(clock, after=timedelta())
+        self.claim(3)
+        assert self.fit(clock, after=SECOND, turn_seconds=1.1) == 10
+        assert self.fit(clock, after=1.8 * SECOND) == 2
+        self.claim(2)
+        assert self.fit(clock, after=5 * SECOND, turn_seconds=2.4) == 10
 
     def test_stay_while_workers_wait_for_work(self, clock: Any) -> None:
         self.fit(clock, after=timedelta())

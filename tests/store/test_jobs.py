@@ -242,7 +242,7 @@ class TestEdit:
         for job in (first, second):
             job.version, job.next_fire_at, job.updated_at = 2, utc(2031, 1, 1), utc(2026, 1, 1)
         first.payload, first.notify, first.labels = {"b": None}, None, {}
-        first.timeout = 77 * SECOND  # which nobody names
+        first.timeout = 77 * SECOND  # the edit does not name it
         second.timeout, second.run_at, second.concurrency_key = 7 * SECOND, None, 'k "1"'
         jobs_store.edit({first: ["payload", "notify"], second: ["timeout", "run_at", "concurrency_key"]})
         moved = {"version": 2, "next_fire_at": utc(2031, 1, 1), "updated_at": utc(2026, 1, 1)}

@@ -22,7 +22,7 @@ TEN = 10 * SECOND
 
 
 def take(holder: str) -> int | None:
-    """The term taken, if one was."""
+    """The term, if the lease was taken."""
     taken = leases.take(holder=holder, duration=TEN)
     return None if taken is None else taken.term
 

@@ -55,7 +55,7 @@ class TestStop:
         triggers = [make_trigger(make_job(make_tenant())) for _ in range(3)]
         stop()
         stopped = dispatch()
-        # It does not look again before its longest sleep, as there is nothing that may start.
+        # It does not look again before its longest sleep, because nothing may start.
         assert (stopped.queued, stopped.ended, stopped.blocked) == ([], {}, False)
         start()
         assert {item.id for item in dispatch().queued} == {trigger.id for trigger in triggers}

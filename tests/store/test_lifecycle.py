@@ -1,4 +1,4 @@
-"""What people do to triggers: pause, resume, edit, cancel and replay, each statement by itself."""
+"""Acts of people on triggers: pause, resume, edit, cancel and replay, each statement by itself."""
 
 from datetime import datetime
 from typing import Any

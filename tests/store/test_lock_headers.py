@@ -1,4 +1,4 @@
-"""Every statement that locks rows says how in its header, and none that a beat makes waits for another's lock."""
+"""Every statement that locks rows says how in its header, and no statement of a beat waits for another's lock."""
 
 import re
 

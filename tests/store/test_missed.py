@@ -1,4 +1,4 @@
-"""Missed firings end alike in dispatch, which meets them one by one and as sets, and in catch-up."""
+"""Missed firings end alike in dispatch, which sees them one by one and as sets, and in catch-up."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,12 +22,12 @@ WINDOW = dispatch_store.Window(initial=1000, minimum=1000, maximum=1000, wait=SE
 
 @pytest.fixture
 def undone() -> Callable[[], Any]:
-    """A transaction that is rolled back, for each example its own."""
+    """A transaction that is rolled back. Each example has its own."""
     return transaction.atomic
 
 
 def dispatch_all() -> None:
-    """Turns of a leader until one changes nothing; sets end only where nothing else is to be done."""
+    """Turns of a leader until one changes nothing. Sets end only when there is nothing else to do."""
     dispatch_store.open_queues(["noop"], WINDOW)
     memory = Memory()
     while True:
@@ -57,7 +57,7 @@ class TestMissedFirings:
         here: int,
     ) -> None:
         with undone(), pytest.MonkeyPatch.context() as patch:
-            # So many end one by one, the others as a set.
+            # This many end one by one, the others as a set.
             patch.setattr(decisions, "END_HERE", here)
             moment = now() - SECOND  # no firing is at the very edge of a window
             job = make_job(

@@ -1,4 +1,4 @@
-"""New jobs by one statement: each column as the model has it, the timeline's first entry, and names that are taken."""
+"""New jobs by one statement: each column as in the model, the timeline's first entry, and names that are taken."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from tests.interfaces.api.caller import Caller, noop_job
 
 pytestmark = pytest.mark.django_db
 MOMENT = datetime(2031, 2, 3, 4, 5, 6, 789012, tzinfo=UTC)
-#: A value of each column that is none's default.
+#: A value of each column that is not its default.
 UNUSUAL: dict[str, Any] = {
     "name": 'a "name" with \\ % and é',
     "labels": {"env": "test", "a.b/c": "1"},
@@ -96,7 +96,7 @@ class TestInsert:
         assert jobs.insert([job]) == {job.id}
         names = [field.attname for field in Job._meta.concrete_fields]
         assert Job.objects.values(*names).get(id=job.id) == {name: getattr(job, name) for name in names}
-        # It is a row to Django now: a save updates it.
+        # To Django the job is a stored row now: a save updates it.
         job.save(update_fields=["version"])
 
     def test_begins_the_timeline_as_every_change_goes_on_with_it(self) -> None:
@@ -172,14 +172,14 @@ class TestCreating:
         tenant = make_tenant(max_jobs=100_000)
         with CaptureQueriesContext(connection) as queries:
             create_job(tenant=tenant, definition=noop_job())
-        # Django sees neither: both are prepared.
+        # Django captures neither statement: both are prepared.
         assert not queries.captured_queries
         with connection.cursor() as cursor:
             for number in range(db.KEEP_AFTER):
                 create_job(tenant=tenant, definition=noop_job(name=f"job {number}"))
             cursor.execute(
                 "SELECT count(*) FROM pg_prepared_statements "
-                "WHERE statement LIKE '-- Write new jobs%' OR statement LIKE '-- What creating a job needs%'"
+                "WHERE statement LIKE '-- Write new jobs%' OR statement LIKE '-- The facts that creating a job needs%'"
             )
             assert cursor.fetchone() == (2,)
 

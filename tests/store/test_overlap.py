@@ -203,7 +203,7 @@ class TestRunBeside:
 
 
 class TestCatchUp:
-    """What runs late by its policy waits for its turn and is never skipped."""
+    """A firing that runs late by its policy waits for its turn and is never skipped."""
 
     @pytest.mark.parametrize("policy", ["skip", "queue", "collapse"])
     @pytest.mark.parametrize("origin", ["catchup", "backfill"])

@@ -1,4 +1,4 @@
-"""Lists given to a statement reach the server as they are, and its documents come back so."""
+"""Lists given to a statement reach the server as they are, and documents of the server come back as they are."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone

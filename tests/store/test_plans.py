@@ -1,6 +1,6 @@
-"""The plan of every named query: none may read the whole of a big table, whatever the planner knows of it.
+"""The plan of every named query: none may read the whole of a big table, whichever statistics the planner has.
 
-Bulk loads, restores and bursts leave statistics behind the truth for minutes; a statement that then turns to reading a
+Bulk loads, restores and bursts leave statistics behind the truth for minutes. A statement that then turns to reading a
 table from end to end takes the scheduler down just when it is busiest. So each is explained over a ledger that was
 analyzed, never analyzed, and analyzed while it looked quite different.
 """
@@ -28,7 +28,8 @@ from tests.store.plans.planner import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
-#: What a person asks for now and then may be slow for the minute until statistics catch up with a bulk load.
+#: Statements that a person asks for now and then. They may be slow for the minute until statistics catch up with a bulk
+#: load.
 COLD = {"lifecycle.replay"}
 FEED = {"events.first", "events.page", "notices.read"}
 
@@ -61,7 +62,7 @@ class TestPlans:
         assert offenders() == {}
 
     def test_read_no_big_table_whole_where_a_past_is_large_and_its_end_near(self) -> None:
-        """As right after an outage, when all is in hand and statistics know of none."""
+        """As right after an outage, when all catch-ups are unfinished and statistics know of none."""
         fill(MIXED)
         analyze(*BIG)
         CatchUp.objects.update(finished_at=None)
@@ -88,7 +89,7 @@ class TestPlans:
         assert offenders() == {}
 
     def test_read_the_feed_in_its_order_where_a_day_was_vacuumed_without_a_row(self) -> None:
-        """As after transactions that were rolled back: it is then taken for empty, however much it holds."""
+        """As after transactions that were rolled back: the day then counts as empty, however many rows it holds."""
         make_new("jobs_event")
         note_events(1_000)
         analyze("jobs_event")
@@ -103,11 +104,11 @@ class TestPlans:
 
 
 class TestKeptPlans:
-    """They are made once, for no parameters in particular, and serve whatever comes."""
+    """They are made once, for no parameters in particular, and serve all parameters."""
 
     @pytest.mark.parametrize("analyzed", [True, False])
     def test_expect_few_triggers_whatever_waits(self, analyzed: bool) -> None:
-        """As beside very many jobs: all that waits was made ahead of its time, and nothing of it announced."""
+        """As beside very many jobs: all waiting triggers were made ahead of their time, and none was announced."""
         fill({"pending": 100}, announced=False)
         if analyzed:
             analyze(*BIG)
@@ -122,7 +123,7 @@ class TestKeptPlans:
 
 
 class TestTheLatestOfAJob:
-    """What every read of a job asks of its history, however long that is."""
+    """Every read of a job asks this of the job's history, however long that is."""
 
     @pytest.mark.parametrize(("newest", "most"), [("succeeded", 10), ("failed", 3_000)])
     def test_is_found_at_the_end_of_its_attempts(self, newest: str, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Retention: partitions of the attempts, what is deleted past it, and Celery's results, each written once."""
+"""Retention: partitions of the attempts, rows that are deleted past it, and Celery's results, each written once."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -116,11 +116,11 @@ class TestPurgeTriggers:
 
 
 class TestPurgePasts:
-    """Catch-up, ranges of skipped firings and entries of timelines: nothing an audit within the retention goes by."""
+    """Catch-up, ranges of skipped firings and entries of timelines: nothing that an audit within retention needs."""
 
     @staticmethod
     def caught_up(days: float, *, job: Job | None = None, **columns: Any) -> CatchUp:
-        """Begun, and unless told otherwise finished, so many days ago."""
+        """A catch-up that began so many days ago, and also finished then unless told otherwise."""
         job, moment = job or make_job(), factories.now() - days * DAY
         plain = {
             "id": id_of(moment),
@@ -155,7 +155,7 @@ class TestPurgePasts:
 
     @staticmethod
     def timeline(job: Job, *days: float) -> list[JobVersion]:
-        """Versions 1, 2, …, in force from so many days ago on."""
+        """Versions 1, 2, …, each in force from so many days ago on."""
         return [
             JobVersion.objects.create(
                 job=job,
@@ -170,7 +170,7 @@ class TestPurgePasts:
 
     @staticmethod
     def purge_versions(*, limit: int) -> int:
-        """Walk all timelines once. Returns how many entries went."""
+        """Walk all timelines once. Returns how many entries were deleted."""
         dropped, after = 0, purge.FIRST_ENTRY
         for _ in range(100):
             after, number = purge.versions(retention=RETENTION, limit=limit, after=after)

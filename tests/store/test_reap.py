@@ -1,4 +1,4 @@
-"""Reap: work comes back from workers and messages that are gone, and what they still say counts no more."""
+"""Reap: triggers come back from workers and messages that are gone, and late reports no longer count."""
 
 from datetime import timedelta
 from typing import Any

@@ -51,7 +51,7 @@ class TestCompare:
         assert found.age is Age.OLDER
 
     def test_knows_the_migrations_that_one_of_ours_stands_for(self) -> None:
-        """As in a database that was made before they were put together."""
+        """As in a database that was made before these migrations were put together."""
         found = compared(
             "INSERT INTO django_migrations (app, name, applied) VALUES ('jobs', '0063_second_factor', now())"
         )

@@ -69,7 +69,7 @@ def reap_queued(_: Trigger) -> None:
 
 
 def cancel_and_answer(trigger: Trigger) -> None:
-    """A running trigger is cancelled by its worker, once asked to stop."""
+    """A running trigger is cancelled by its worker, after it was asked to stop."""
     lifecycle.cancel(trigger_id=trigger.id, tenant_id=trigger.tenant_id)
     finish("cancelled")(trigger)
 
@@ -120,7 +120,7 @@ PAIRS = [pytest.param(verb, state, id=f"{verb}-{state}") for verb in Verb for st
 
 
 def make_overdue(state: TriggerState) -> Trigger:
-    """A trigger at which every deed could strike: due, queued too long, its lease expired."""
+    """A trigger that every deed could affect: due, queued too long, its lease expired."""
     past = factories.now() - OVERDUE
     stamps = {"queued": {"queued_at": past}, "running": {"lease_expires_at": past}}
     return factories.make_trigger(state=state, **stamps.get(state, {}))

@@ -1,4 +1,4 @@
-"""Tenants and API keys: what is made, what is kept, who is let in."""
+"""Tenants and API keys: which are made, what is kept of a key, and who is let in."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""tenants imports nothing of jobs; what both must know is held together here."""
+"""tenants imports nothing of jobs; facts that both must know are held together here."""
 
 from jobs.core import instants
 from tenants import models

@@ -97,7 +97,7 @@ class TestTheCommand:
 
     def test_lifts_a_rate_together_with_its_burst_alone(self) -> None:
         make_tenant(slug="acme", rate_per_second=5, rate_burst=9)
-        with pytest.raises(CommandError, match="rate_burst: Means nothing without rate_per_second"):
+        with pytest.raises(CommandError, match="rate_burst: Has no effect without rate_per_second"):
             self.run("acme", "--rate-per-second", "none")
         assert Tenant.objects.get().rate_per_second == 5
         self.run("acme", "--rate-per-second", "none", "--rate-burst", "none")

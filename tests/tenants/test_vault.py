@@ -69,7 +69,7 @@ class TestSealing:
         assert unseal(sealed, HERE) == VALUE
         assert key_id_of(seal(VALUE, HERE)) != key_id_of(sealed)
         use_keys(settings, b"b" * 32)
-        with pytest.raises(Unreadable, match=f"holds no key {key_id_of(sealed)}"):
+        with pytest.raises(Unreadable, match=f"has no key {key_id_of(sealed)}"):
             unseal(sealed, HERE)
 
     def test_remembers_for_a_while_only(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ class TestSigning:
 class TestRekey:
     @pytest.fixture
     def kept(self) -> dict[int, str]:
-        """Three tenants with two secrets each, and what they hold."""
+        """Three tenants with two secrets each, and the values of these."""
         values = {}
         for number in range(3):
             tenant = make_tenant()

@@ -1,4 +1,4 @@
-"""Runs, replays and cancels on the audit trail: by whichever door, with their actor; many at once as one row."""
+"""Runs, replays and cancels on the audit trail: through each door, with their actor; many at once as one row."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def press(client: Client, name: str, *args: Any) -> None:
 class TestOneOfThem:
     @pytest.fixture(params=["api", "console"])
     def door(self, request: pytest.FixtureRequest, owner: Caller, root: Client) -> tuple[Any, Any]:
-        """How it is done, and by whom that is."""
+        """How the act is done, and who does it."""
         if request.param == "api":
             paths = {
                 "run_now": "/jobs/{}/run",
@@ -136,7 +136,7 @@ class TestOneOfThem:
             assert owner.post(f"/jobs/{job.id}/run").status_code == 201
         ours = [one["sql"] for one in seen if "jobs_change" in one["sql"]]
         assert len(ours) == 1
-        # The payload that nobody gave is not written any more.
+        # A payload that the caller did not give is no longer written.
         assert not [one for one in seen if one["sql"].startswith('UPDATE "jobs_trigger"')]
 
     def test_is_told_by_its_triggers_page(self, root: Client, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""What fires, runs and ends by itself never comes near the audit trail: no row, and no call of its triggers."""
+"""Work that fires, runs and ends by itself never comes near the audit trail: no row, and no call of its triggers."""
 
 from typing import Any
 from uuid import UUID
@@ -63,5 +63,5 @@ def test_a_job_that_fires_once_comes_to_its_end_without_the_trail(job_types: Non
     job.refresh_from_db()
     assert (job.status, state_of(trigger)) == ("completed", ("succeeded", ""))
     assert (calls_of_triggers(), Change.objects.count()) == (before, 0)
-    Job.objects.filter(id=job.id).update(priority=0)  # that they are counted at all
+    Job.objects.filter(id=job.id).update(priority=0)  # shows that calls are counted at all
     assert calls_of_triggers() == before + 1

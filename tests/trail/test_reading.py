@@ -50,7 +50,7 @@ class TestOverTheApi:
             "version": {"before": 1, "after": 2},
             "payload": None,
         }
-        # Who works for the installation is not the tenant's business.
+        # The tenant may not see who works for the installation.
         assert limited["actor"] == {"kind": "operator", "name": None}
         assert limited["changes"] == {"weight": {"before": 100, "after": 7}}
 

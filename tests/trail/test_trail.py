@@ -1,4 +1,4 @@
-"""The audit trail: whoever changes something, by whichever way, leaves a row with their name."""
+"""The audit trail: every change, in whichever way it is made, leaves a row with its author's name."""
 
 import json
 import runpy
@@ -35,7 +35,7 @@ VALUE = "correct-horse-battery-staple"
 
 
 def changes(**wanted: Any) -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Action, actor and changes of what is on the trail, in order."""
+    """Action, actor and changes of the rows on the trail, in order."""
     found = Change.objects.filter(**wanted).order_by("id")
     return [(row.action, row.actor_kind, row.actor, row.changes) for row in found]
 
@@ -98,7 +98,7 @@ class TestOneRow:
         tenant = make_tenant()
         forget()
         monkeypatch.setattr("sys.argv", ["manage.py", "update_tenant", tenant.slug, "--weight", "7"])
-        monkeypatch.setattr("django.db.connections.close_all", lambda: None)  # as it does at its end
+        monkeypatch.setattr("django.db.connections.close_all", lambda: None)  # a command calls it at its end
         runpy.run_path(str(ROOT / "manage.py"), run_name="__main__")
         assert changes() == [
             ("updated", "command", "manage.py update_tenant by ops", {"weight": [100, 7]}),
@@ -147,7 +147,7 @@ class TestTheActor:
 
     @pytest.mark.django_db(transaction=True)
     def test_is_gone_with_its_transaction(self) -> None:
-        """As behind a pooler that gives the connection to somebody else after each transaction."""
+        """As behind a pooler that gives the connection to another client after each transaction."""
         with acting_as(BY):
             tenant = make_tenant()
             with transaction.atomic():
@@ -271,7 +271,7 @@ class TestTheObjects:
 
 
 class TestWhatIsWatched:
-    """A new column is told of, or somebody has decided that it tells nothing."""
+    """A new column is told of, or there is a decision that it tells nothing."""
 
     UNTOLD = {
         "jobs_job": {
@@ -284,7 +284,7 @@ class TestWhatIsWatched:
             "expires_at",
             "workflow_id",
         },
-        # Labels are of the definition: a new version tells of them.
+        # Labels are part of the definition: a new version tells of them.
         "jobs_workflow": {"labels", "schedule_job_id"},
         "tenants_tenant": {"watched", "webhook_secret_retires_at"},
         "tenants_apikey": {"last_used_at"},
@@ -315,7 +315,7 @@ class TestWhatIsWatched:
 
 
 class TestRetention:
-    @pytest.mark.django_db(transaction=True)  # what is not over is not signed, and so not dropped
+    @pytest.mark.django_db(transaction=True)  # rows of an open transaction are not signed, and so not dropped
     def test_drops_what_is_older_and_keeps_the_rest(self, clock: Callable[[timedelta], None]) -> None:
         make_job()
         assert chain.sign() > 0

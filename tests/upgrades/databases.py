@@ -20,7 +20,7 @@ MIGRATE = ("manage.py", "migrate", "--no-input", "--skip-checks")
 def own_database(*, like: str | None = None) -> Iterator[str]:
     """The URL of a database, without a table, on the tests' server; it is dropped at the end.
 
-    ``like``: the URL of one that it is a copy of instead; nobody may be connected to that.
+    ``like``: the URL of a database that it is a copy of instead. No session may be connected to that one.
     """
     admin_url, name = os.environ["DATABASE_URL"], f"upgrades_{uuid4().hex[:12]}"
     template = psycopg.conninfo.conninfo_to_dict(like)["dbname"] if like else "template1"
@@ -35,12 +35,12 @@ def own_database(*, like: str | None = None) -> Iterator[str]:
 
 
 def migrated(url: str, *arguments: str) -> str:
-    """What ``manage.py migrate`` said; it has to succeed."""
+    """The output of ``manage.py migrate``, which must succeed."""
     done = run_python((*MIGRATE, *arguments), environment=os.environ | {"DATABASE_URL": url})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def migrate_beside(url: str, *arguments: str, log: Path) -> "subprocess.Popen[bytes]":
-    """It runs on beside the test, which has to wait for its end."""
+    """Migrate beside the test. The test must wait for the end."""
     return start_python((*MIGRATE, *arguments), environment=os.environ | {"DATABASE_URL": url}, log=log)

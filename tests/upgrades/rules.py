@@ -1,4 +1,4 @@
-"""The rules of CONTRIBUTING, "Migrations": squawk's, and those that it does not have."""
+"""The rules of CONTRIBUTING, "Migrations": squawk's rules, and those that squawk does not have."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: Squawk's rules that are of taste, or of settings that ``manage.py migrate`` makes.
+#: Squawk's rules about taste, or about settings that ``manage.py migrate`` makes.
 NOT_OURS = (
     "prefer-bigint-over-int",
     "prefer-bigint-over-smallint",
@@ -17,7 +17,7 @@ NOT_OURS = (
     "require-lock-timeout",
     "require-statement-timeout",
 )
-#: Those that a migration may break which drops what a release no longer uses (``contracts``).
+#: Rules that a migration may break if it drops columns or tables that a release no longer uses (``contracts``).
 OF_CONTRACTS = frozenset({"ban-drop-column", "ban-drop-table"})
 #: The oldest Postgres that an installation may have.
 POSTGRES = "15.0"
@@ -26,7 +26,7 @@ _WHOLE_TABLE = re.compile(
     r"\bSET\s+(TABLESPACE|ACCESS\s+METHOD))",
     re.IGNORECASE | re.DOTALL,
 )
-#: A table that was made a moment ago is empty, and nobody knows it.
+#: A table that was made a moment ago is empty, and no other session knows it.
 _MADE = re.compile(r'^\s*CREATE\s+TABLE\s+"?(\w+)', re.IGNORECASE)
 _ALTERED = re.compile(r'^\s*ALTER\s+TABLE\s+"?(\w+)', re.IGNORECASE)
 _ROWS = re.compile(r"^\s*(UPDATE|DELETE|TRUNCATE|WITH)\b", re.IGNORECASE)

@@ -1,8 +1,8 @@
 """The statements that migrations send, as they send them: ``python -m tests.upgrades.statements APP.MIGRATION …``.
 
-Migrates the database of ``DATABASE_URL`` up to the named migrations, then applies what comes after, and prints a JSON
-list of ``{"migration", "atomic", "contracts", "statements"}``. They are really carried out, because those of RunPython
-are known only then.
+Migrates the database of ``DATABASE_URL`` up to the named migrations, then applies the later ones, and prints a JSON
+list of ``{"migration", "atomic", "contracts", "statements"}``. The statements are really carried out, because those of
+RunPython are known only then.
 """
 
 import json

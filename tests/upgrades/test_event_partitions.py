@@ -1,6 +1,6 @@
 """Migration 0010 gives the event feed partitions while processes of 0.1.0 write it: no event is lost or kept waiting.
 
-Those processes have a role of their own, and statements that were planned before.
+Those processes have a role of their own, and use statements that were planned before.
 """
 
 import threading
@@ -91,7 +91,7 @@ def url(before: str) -> Iterator[str]:
 
 class TestAFeedWithEvents:
     def test_is_written_and_read_on_while_it_is_partitioned(self, url: str, tmp_path: Path) -> None:
-        """Against a long reader too, so that the migration begins more than once."""
+        """With a long reader, too, so that the migration begins more than once."""
         log = tmp_path / "log"
         with psycopg.connect(url, autocommit=True) as owner, application(url) as role:
             for days in (89, 40, 1):
@@ -135,7 +135,7 @@ class TestAFeedWithEvents:
             assert len({key for _, key, _ in rows}) == 4
             with pytest.raises(AssertionError, match="written while a clock was ahead"):
                 migrated(url, "jobs", THERE)
-            owner.execute(NOTE, [2, -30])  # nothing was changed
+            owner.execute(NOTE, [2, -30])  # the failed migration changed nothing
             owner.execute("DELETE FROM jobs_event WHERE at > now()")
             rows = owner.execute(READ, [2]).fetchall()
             migrated(url, "jobs", THERE)
@@ -154,7 +154,7 @@ class TestAFeedWithEvents:
             migrated(url, "jobs", THERE)
             [(_, bound), _] = owner.execute(PARTS).fetchall()
             assert "2099" not in bound
-            # It had ended, and was not put on record.
+            # The migration had ended, and was not put on record.
             owner.execute("DELETE FROM django_migrations WHERE name = %s", [THERE])
             migrated(url, "jobs", THERE)
             assert len(owner.execute(READ, [2]).fetchall()) == 1

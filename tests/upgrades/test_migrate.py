@@ -1,4 +1,4 @@
-"""``manage.py migrate``: one at a time, and never for long in front of those who use a table."""
+"""``manage.py migrate``: one at a time, and never for long in front of sessions that use a table."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from scheduler_project.management.commands import migrate
 from stage.waiting import wait_until
 from tests.upgrades.databases import migrate_beside, migrated, own_database
 
-#: What the last migration of jobs changes, to be held by a reader in its way.
+#: The table that the last migration of jobs changes. A reader holds it, in the migration's way.
 TABLE, BEFORE, LAST = "auth_user", "0006_audit_trail", "0007_operators_on_the_trail"
 
 
@@ -60,7 +60,7 @@ class TestATableInUse:
         assert re.search(rf"Unapplying jobs\.{LAST}\.\.\. OK", log.read_text().splitlines()[-1])
 
     def test_keeps_nobody_else_waiting_for_longer_than_a_try(self, url: str, tmp_path: Path) -> None:
-        """Who comes later waits behind the statement that waits for its lock: 2 s, and not the 10 s of processes."""
+        """Later sessions wait behind the statement that waits for its lock: 2 s, and not the 10 s of processes."""
         log = tmp_path / "log"
         migrated(url)
         with psycopg.connect(url) as holder, psycopg.connect(url, autocommit=True) as later:
@@ -75,14 +75,14 @@ class TestATableInUse:
 
 
 class TestTries:
-    """Of Django's command, which fails as told."""
+    """Tries of Django's command, which fails as told."""
 
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(migrate, "PAUSES", (0, 0))
 
     def fail(self, monkeypatch: pytest.MonkeyPatch, *causes: psycopg.Error) -> list[int]:
-        """Each try fails by the next cause; after the last one succeeds. Returns a list that grows by a try each."""
+        """Each try fails by the next cause; then one succeeds. Returns a list that grows by one with each try."""
         tries: list[int] = []
 
         def handle(*_: object, **__: object) -> None:

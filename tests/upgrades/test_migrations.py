@@ -1,6 +1,6 @@
 """A new release's migrations run while the release before it works: they lock no table long, and break no statement.
 
-Held to the rules of CONTRIBUTING, "Migrations", from the first release on: what was there then made empty tables.
+They are held to the rules of CONTRIBUTING, "Migrations", from the first release on: earlier ones made empty tables.
 """
 
 import json
@@ -18,13 +18,13 @@ from tests.upgrades.rules import broken_rules
 ROOT = Path(__file__).resolve().parents[2]
 #: The last migrations of the first release, 0.1.0.
 BASELINE = {"jobs": "0007_operators_on_the_trail", "tenants": "0001_initial"}
-#: The one before, so that there is always a migration to be read.
+#: The migration before, so that there is always one to be read.
 EARLIER = ("jobs.0006_audit_trail", "tenants.0001_initial")
 RELEASED = re.findall(r"^## \[(\d.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-#: A statement, and the rule it breaks.
+#: A statement, and the rule that it breaks.
 BAD = {
     "ALTER TABLE jobs_job ADD COLUMN x bigint NOT NULL": "adding-required-field",
-    # As Django adds a field with a default: the release before inserts rows without it.
+    # Django adds a field with a default in this way. But the release before inserts rows without the field.
     "ALTER TABLE jobs_job ALTER COLUMN x DROP DEFAULT": "ban-drop-default",
     "ALTER TABLE jobs_job ADD COLUMN x uuid DEFAULT gen_random_uuid()": "adding-field-with-default",
     "ALTER TABLE jobs_job ADD COLUMN x bigint GENERATED ALWAYS AS (id + 1) STORED": "adding-field-with-default",

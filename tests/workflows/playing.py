@@ -12,13 +12,13 @@ from jobs.store.execution import ClaimToken, Finish
 from tenants.models import Tenant
 from tests import factories
 
-#: task -> how its trigger ends; the others succeed.
+#: task -> how its trigger ends; the other tasks succeed.
 Ends = Mapping[str, str]
 
 
 def make_workflow(tenant: Tenant, *edges: Sequence[str], **options: Any) -> Workflow:
-    """Of ``noop``s. An edge is ``(before, after)``, or has a condition, too; ``whens``, ``payloads``, ``waits``,
-    ``maps`` and ``inner`` (their ``workflow``) by task; ``tasks`` alone.
+    """A workflow of ``noop``s. An edge is ``(before, after)``, or has a condition, too. ``whens``, ``payloads``,
+    ``waits``, ``maps`` and ``inner`` (their ``workflow``) are by task. ``tasks``: tasks without edges.
     """
     whens, payloads = options.pop("whens", {}), options.pop("payloads", {})
     waits, maps, inner = options.pop("waits", {}), options.pop("maps", {}), options.pop("inner", {})
@@ -49,7 +49,7 @@ def begin(workflow: Workflow, **options: Any) -> WorkflowRun:
 
 
 def claim_due() -> list[Any]:
-    """Dispatch whatever is due, and claim it."""
+    """Dispatch all due triggers, and claim them."""
     messages = factories.dispatch(limit=1000)
     return factories.claim(*Trigger.objects.filter(state=TriggerState.QUEUED)) if messages else []
 
@@ -90,7 +90,7 @@ def play(run: WorkflowRun, ends: Ends | None = None) -> list[list[str]]:
 
 
 def states(run: WorkflowRun) -> dict[str, str]:
-    """task -> its state, with the reason of what was skipped."""
+    """task -> its state, with the reason if it was skipped."""
     keys = dict(WorkflowTask.objects.filter(version_id=run.version_id).values_list("number", "key"))
     return {
         keys[one.task]: f"{one.state} {one.reason}" if one.state == "skipped" else one.state

@@ -65,7 +65,7 @@ class TestDefinitions:
         definition = shown["definition"]
         assert definition["edges"][1] == {"before": "load", "after": "alert", "on": "on_failure"}
         assert (definition["max_parallel"], definition["on_failure"]) == (2, "halt")
-        # What is shown may be sent back.
+        # The definition that is shown may be sent back.
         assert owner.put(f"/workflows/{shown['id']}", definition).json() == shown
 
     def test_become_versions_by_edits_and_can_be_restored(self, owner: Caller) -> None:
@@ -126,7 +126,7 @@ class TestDefinitions:
         assert compared["tasks_changed"] == []
 
     def test_that_would_be_refused_by_now_are_shown_and_replaced(self, owner: Caller) -> None:
-        """Its time zone is gone since."""
+        """Its time zone no longer exists."""
         schedule = {"type": "cron", "cron": "0 2 * * *", "timezone": "Europe/Berlin"}
         made = created(owner, schedule=schedule)
         [version] = WorkflowVersion.objects.all()
@@ -353,13 +353,13 @@ class TestRetention:
     def test_drops_only_so_many_task_runs_at_once(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A run with maps may have a hundred thousand."""
+        """A run with maps may have a hundred thousand task runs."""
         monkeypatch.setattr("jobs.store.workflows.runs._MAX_PURGED_ROWS", 4)
         workflow = created(owner)
         for _ in range(3):
             play(WorkflowRun.objects.get(id=begun(owner, workflow["id"])["id"]))
         all_time: dict[str, Any] = {"retention": -24 * factories.HOUR, "limit": 10}
-        # Two runs of three tasks; then what is left.
+        # Two runs of three tasks; then the rest.
         assert (store.purge_runs(**all_time), WorkflowRun.objects.count()) == (10, 1)
         assert (store.purge_runs(**all_time), WorkflowRun.objects.count()) == (1, 0)
 

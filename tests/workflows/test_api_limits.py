@@ -1,4 +1,4 @@
-"""The API of workflows at its limits: callers at the same moment, a thousand tasks, and what lists must not read."""
+"""The API of workflows at its limits: calls at the same moment, a thousand tasks, and rows that lists may not read."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ def etl(**task: Any) -> dict[str, Any]:
 
 
 def at_once(*calls: Any) -> list[int]:
-    """The status of each call, all begun at the same moment."""
+    """The status of each call. All calls begin at the same moment."""
     together = Barrier(len(calls))
 
     def one(call: Any) -> int:

@@ -1,4 +1,4 @@
-"""``/operations`` on runs: one verb for all that match, slice by slice, whoever dies in between."""
+"""``/operations`` on runs: one verb for all that match, slice by slice, even if a beat dies in between."""
 
 import threading
 from datetime import timedelta
@@ -30,7 +30,7 @@ def owner() -> Caller:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of two, that look at three rows."""
+    """Slices of two, which look at three rows."""
     monkeypatch.setattr(operations, "RUN_SLICE", 2)
     monkeypatch.setattr(walks, "SLICE_ROWS", 3)
 
@@ -43,7 +43,7 @@ def ask(owner: Caller, verb: str, **body: Any) -> dict[str, Any]:
 
 
 def carried_out(owner: Caller, verb: str, **body: Any) -> dict[str, Any]:
-    """Carry it on to its end, by one beat."""
+    """Carry the operation on to its end, by one beat."""
     path = f"/operations/{ask(owner, verb, **body)['id']}"
     runner = Runner(select)
     for _ in range(50):
@@ -92,7 +92,7 @@ class TestCancel:
         assert operations.advance(select)
         assert WorkflowRun.objects.get(id=run.id).cancel_requested
         assert not Trigger.objects.get(id=row.id).cancel_requested
-        # Another beat takes it up, from what is on record.
+        # Another beat takes it up from its record.
         while operations.advance(select):
             pass
         assert Trigger.objects.get(id=row.id).cancel_requested
@@ -100,7 +100,7 @@ class TestCancel:
         assert (shown["status"], told(shown)) == ("finished", (1, 0))
 
     def test_holds_no_run_while_it_waits_for_triggers(self, owner: Caller, rival: Rival) -> None:
-        """A worker that holds a trigger comes for its run's row at its commit: then neither may wait for the other."""
+        """A worker that holds a trigger asks for its run's row at its commit: then neither may wait for the other."""
         run = begin(make_workflow(owner.tenant, ("a", "b")))
         rows = claim_due()
         ask(owner, "cancel_runs")
@@ -115,7 +115,7 @@ class TestCancel:
         ended = rival.start(finish_slowly)
         assert began.wait(10)
         assert operations.advance(select)
-        # Though the trigger is held.
+        # Although the trigger is held.
         assert WorkflowRun.objects.get(id=run.id).cancel_requested
         going_on.set()
         ended()

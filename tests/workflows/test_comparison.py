@@ -1,4 +1,4 @@
-"""What lies between two definitions: a table, and that all of it is told."""
+"""The differences between two definitions: a table, and that all of them are told."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a task's handler is told of the workflow that it is part of: ``ctx.workflow``, and ``workflow`` of a claim."""
+"""A task's handler learns of the workflow that it is part of: ``ctx.workflow``, and ``workflow`` of a claim."""
 
 from collections.abc import Callable
 from typing import Any

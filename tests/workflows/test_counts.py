@@ -1,4 +1,4 @@
-"""Triggers that the database makes for tasks are counted as created: each of them once, whatever becomes of it."""
+"""Triggers that the database makes for tasks are counted as created: each of them once, however it ends."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def tenant() -> Tenant:
 
 
 def created() -> dict[str, int]:
-    """By job type, since this was last asked."""
+    """Created triggers by job type, since the last call."""
     taken = activity.take()
     return {
         job_type: counts["created"] for (_, job_type), counts in taken.items() if counts.get("created", 0)
@@ -48,7 +48,7 @@ class TestCreated:
         assert created() == {"noop": 5}
 
     def test_counts_no_attempt_twice(self, tenant: Tenant) -> None:
-        """Neither that of a retry, nor that of a retried run."""
+        """Neither the attempt of a retry, nor that of a retried run."""
         run = begin(make_workflow(tenant, tasks=["load"]))
         finish(claim_due(), lambda row: "retrying")
         play(run, {"load": "dead"})

@@ -1,4 +1,4 @@
-"""The values that a task takes from elsewhere: in its payload when it is claimed, with their types; or it fails."""
+"""Values that a task takes from elsewhere: in its payload when it is claimed, with their types; or the task fails."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def takes(source: str) -> dict[str, str]:
 
 
 def after_extract(payload: dict[str, Any], job_type: str, *, result: object = RESULT, **options: Any) -> Any:
-    """The claimed row of ``load``, whose upstream came to ``result``."""
+    """The claimed row of ``load``, whose upstream task gave ``result``."""
     workflow = make_workflow(
         factories.make_tenant(), ("extract", "load"), job_type=job_type, payloads={"load": payload}
     )
@@ -104,7 +104,7 @@ class TestClaim:
     )
     def test_says_where_there_is_nothing(self, any_type: str, source: str) -> None:
         row = after_extract({"x": takes(source)}, any_type)
-        assert row.payload == Unresolved(f"There is nothing at {source}.")
+        assert row.payload == Unresolved(f"There is no value at {source}.")
 
     def test_asks_once_for_all_tasks(self, any_type: str) -> None:
         tenant = factories.make_tenant()
@@ -165,7 +165,7 @@ class TestWorker:
         failed = Attempt.objects.get(state="failed")
         assert failed.trigger.reason == "permanent"
         assert failed.error_code == "invalid_payload"
-        assert "There is nothing at a.result.m." in failed.error_message
+        assert "There is no value at a.result.m." in failed.error_message
 
     def test_wakes_the_beats_once_a_batch_that_ended_tasks(
         self, handler: Callable[..., str], perform: Perform, monkeypatch: pytest.MonkeyPatch
@@ -178,7 +178,7 @@ class TestWorker:
         woken.assert_not_called()
         factories.dispatch(types=[kind])
         assert perform(*Trigger.objects.filter(state="queued")) == {"succeeded": 2}
-        # Twice where the batch took longer than outcomes wait to be written.
+        # Twice if the batch took longer than outcomes wait to be written.
         assert woken.call_args_list in ([call()], [call(), call()])
 
 
@@ -248,7 +248,7 @@ class TestDefinition:
 
 
 def test_a_claim_of_plain_firings_takes_nothing_over() -> None:
-    """Whatever looks like a reference in the payload of a job is the job's own."""
+    """Anything that looks like a reference in the payload of a job is the job's own."""
     job = factories.make_job(payload={"x": takes("extract.result")})
     [row] = factories.claim(factories.make_trigger(job, "queued"))
     assert row.payload == {"x": takes("extract.result")}

@@ -67,9 +67,9 @@ class TestFaults:
 
     def test_a_value_stands_alone_and_within_a_payload(self) -> None:
         assert (
-            "stands alone" in faults_of({"x": takes("extract.result") | {"or": 5}})["tasks.report.payload.x"]
+            "the only name" in faults_of({"x": takes("extract.result") | {"or": 5}})["tasks.report.payload.x"]
         )
-        assert "not for all of it" in faults_of(takes("extract.result"))["tasks.report.payload"]
+        assert "not for the whole payload" in faults_of(takes("extract.result"))["tasks.report.payload"]
 
     def test_of_maps_there_are_not_too_many(self) -> None:
         maps = {f"t{n}": {"payload": {}, "map.over": takes("workflow.input")} for n in range(MAX_MAPS)}
@@ -114,7 +114,7 @@ class TestFilled:
 
     def test_names_what_there_is_not(self) -> None:
         assert filled({"x": takes("extract.result.rows.7")}, {}) == Unresolved(
-            "There is nothing at extract.result.rows.7."
+            "There is no value at extract.result.rows.7."
         )
 
     @pytest.mark.parametrize("value", ["{{secret:token}}", ["a {{secret:x}}"], {"{{secret:x}}": 1}])
@@ -122,7 +122,7 @@ class TestFilled:
         reference = Reference("extract", "result", ())
         found = filled({"x": takes("extract.result")}, {reference: value})
         assert isinstance(found, Unresolved)
-        assert "extract.result holds a placeholder" in found.why
+        assert "extract.result has the placeholder of a secret" in found.why
 
     def test_what_comes_from_elsewhere_is_not_filled_again(self) -> None:
         reference = Reference("extract", "result", ())

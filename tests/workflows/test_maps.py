@@ -21,7 +21,7 @@ EDGES = (("list", "each"), ("each", "all"))
 
 
 def mapped(items: object, *edges: Any, max_parallel: int = 1000, **options: Any) -> WorkflowRun:
-    """A run of which the list has ended."""
+    """A run whose list has ended."""
     over = {"over": {"$from": "list.result"}, "max_parallel": max_parallel}
     payloads = {
         "each": {"sleep_ms": {"$from": "map.item.ms"}, "fail": False},
@@ -42,7 +42,7 @@ def items(run: WorkflowRun) -> list[str]:
 
 
 def finish_items(rows: list[Any], dead: set[int] | None = None) -> None:
-    """Each with its place for a result, one after the other as the rows are, or in order where some are ``dead``."""
+    """Finish each with its place as the result: in the order of the rows, or by place if some are ``dead``."""
     placed = [(TaskRun.objects.get(id=row.id).item, row) for row in rows]
     for item, row in sorted(placed, key=lambda one: one[0]) if dead else placed:
         finish([row], lambda _, item=item: "dead" if item in (dead or ()) else "succeeded", result=item)
@@ -167,7 +167,7 @@ class TestFailures:
         finish_items(rows)
         assert play(run) == [["all"]]
         assert run.state == "succeeded"
-        assert items(run) == ["succeeded"] * 3  # the third is of the list before
+        assert items(run) == ["succeeded"] * 3  # the third is of the earlier list
 
 
 class TestSteering:

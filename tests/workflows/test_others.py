@@ -1,4 +1,4 @@
-"""A run whose row is locked, or whose next step takes long, is nobody else's trouble."""
+"""A run whose row is locked, or whose next step takes long, does not hold up others."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +27,7 @@ def lock(run: WorkflowRun) -> None:
 
 @pytest.fixture
 def patience() -> Iterator[None]:
-    """As long as a beat waits for a lock."""
+    """This connection waits for a lock as long as a beat does."""
     with connection.cursor() as cursor:
         cursor.execute("SET lock_timeout = '50ms'")
         yield
@@ -53,7 +53,7 @@ def test_an_outcome_beside_one_of_its_tasks_is_written(perform: Perform, rival: 
 def test_another_trigger_whose_worker_died_is_taken_back(
     rival: Rival, patience: None, lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
-    """The task is lost for good, so that its run has to go on."""
+    """The task is lost for good, so its run must go on."""
     run = begin(make_workflow(factories.make_tenant(), ("a", "b", "on_failure")))
     [row] = claim_due()
     other, _ = make_running()

@@ -21,7 +21,7 @@ WHENS = ("all_success", "all_finished", "any_success", "any_failure")
 CONDITIONS = ("on_success", "on_failure", "on_finished")
 ENDS = {"succeeded": "succeeded", "dead": "failed", "cancelled": "cancelled"}
 THREADS = 4
-#: How often runs that failed are retried, with other outcomes; two callers ask for it at once.
+#: How often failed runs are retried, with other outcomes. Two callers ask for each retry at once.
 GENERATIONS = 3
 
 
@@ -40,7 +40,7 @@ class Graph:
         ]
 
     def expected(self, ends: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-        """The state of each task at the run's end, if those that are started end so and ``kept`` are not touched.
+        """The state of each task at the run's end, if started ones end as ``ends`` says and ``kept`` is not touched.
 
         Tasks are in the order in which they depend on each other.
         """
@@ -53,7 +53,7 @@ class Graph:
         return ended
 
     def kept(self, ended: Mapping[str, str]) -> dict[str, str]:
-        """What a retry leaves as it is: neither did it fail nor does it come after what did."""
+        """Tasks that a retry leaves as they are: they did not fail, and come after no task that did."""
         kept: dict[str, str] = {}
         for key in self.keys:
             comes_after = any(before not in kept for before, after, _ in self.edges if after == key)
@@ -69,7 +69,7 @@ class Graph:
 
 
 class Played:
-    """A run, how its tasks end, and what the model says of it."""
+    """A run, how its tasks end, and the states that the model expects."""
 
     def __init__(self, run: WorkflowRun, graph: Graph) -> None:
         self.run, self.graph = run, graph
@@ -94,7 +94,7 @@ class Played:
         self.kept = self.graph.kept(expected)
 
     def judge_explain(self, expected: Mapping[str, str]) -> None:
-        """What explain says of edges is what the database decided by them."""
+        """Explain says the same of edges as the database decided by them."""
         standing = Standing(self.run, {task.task: task for task in workflows.task_runs(self.run.id)})
         for key, state in expected.items():
             task = standing.tasks[key]
@@ -107,7 +107,7 @@ class Played:
 
 
 def play_all(runs: Mapping[UUID, Played], rng: random.Random) -> None:
-    """Each round's tasks are dealt out to threads whatever their run, so that their transactions cross."""
+    """Each round's tasks are dealt out to threads regardless of their run, so that their transactions cross."""
     while rows := claim_due():
         run_of = dict(Trigger.objects.values_list("id", "workflow_run_id"))
         ends = {row.id: runs[run_of[row.id]].ends[key_of(row.id)] for row in rows}

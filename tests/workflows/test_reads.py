@@ -1,4 +1,4 @@
-"""What the ends of tasks read: rows by their keys, as many as there are tasks, whatever the planner believes."""
+"""The ends of tasks read rows by their keys, as many as there are tasks, whichever statistics the planner has."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 WIDTH = 300
 PARTS = [f"part{n}" for n in range(WIDTH)]
 FAN = (*(("split", part) for part in PARTS), *((part, "gather") for part in PARTS))
-#: Of task runs, for each that starts or ends: some of it under the settling of its run, for maps, and for its versions.
+#: Reads of task runs for each that starts or ends. Some of these settle its run, or are for maps, or for its versions.
 MOST_A_TASK = 12
 _READ = """
     SELECT coalesce(sum(idx_tup_fetch + seq_tup_read), 0)::int
@@ -22,21 +22,21 @@ _READ = """
 
 
 def read_by(ends: Callable[[], None]) -> int:
-    """How many rows of task runs are read as ``ends`` and its commit do what they do."""
+    """The number of rows of task runs that are read by ``ends`` and its commit."""
 
     def read() -> int:
         cursor.execute(_READ)
         return int(cursor.fetchone()[0])
 
     with transaction.atomic(), connection.cursor() as cursor:
-        before = read()  # of earlier transactions, which the server has not added up yet
+        before = read()  # reads of earlier transactions, which the server has not added up yet
         ends()
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         return read() - before
 
 
 def believe(about: str) -> None:
-    """Take the statistics of what there is now; there are none of what comes after it."""
+    """Take the statistics of the present rows. There are none of later rows."""
     with connection.cursor() as cursor:
         cursor.execute(f"ANALYZE {about}")
 
@@ -47,7 +47,7 @@ def statistics(request: pytest.FixtureRequest) -> str:
 
 
 def fanned(statistics: str) -> WorkflowRun:
-    """A fan of which nothing has ended."""
+    """A fan of which no task has ended."""
     workflow = make_workflow(factories.make_tenant(max_in_flight=100_000), *FAN)
     believe("jobs_workflowtask, jobs_workflowedge, jobs_job")
     if statistics != "of no rows":

@@ -1,4 +1,4 @@
-"""What follows from the end of a task, step by step. Every statement commits: it is decided at the commit."""
+"""The effects of the end of a task, step by step. Every statement commits: effects are decided at the commit."""
 
 import pytest
 from django.db import DatabaseError, connection
@@ -155,7 +155,7 @@ class TestHiddenJobs:
         assert find.names("etl", tenant_ids=[tenant.id], limit=10) == []
 
     def test_stay_active_though_their_target_is_gone(self) -> None:
-        """Nobody could resume it: the task fails, and its run with it."""
+        """No one could resume it: the task fails, and its run with it."""
         begin(make_workflow(factories.make_tenant(), tasks=["a"]))
         rows = claim_due()
         finish(rows, lambda _: "dead")

@@ -1,4 +1,4 @@
-"""The states of runs and task runs, said in three places: the tables in code, SQL and the documentation."""
+"""The states of runs and task runs, written in three places: the tables in code, SQL and the documentation."""
 
 import re
 from pathlib import Path

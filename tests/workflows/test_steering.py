@@ -1,4 +1,4 @@
-"""What an operator asks of a run: to go on once more, to wait, to end."""
+"""An operator asks a run to go on once more, to wait, or to end."""
 
 from functools import partial
 
@@ -44,7 +44,7 @@ class TestRetry:
         assert states(run) == {"a": "succeeded"}
 
     def test_decides_again_what_came_after_a_failure(self) -> None:
-        """The alert ran in vain: with the failure mended nothing asks for it."""
+        """The alert ran in vain: after the failure is mended nothing asks for it."""
         run = begin(make_workflow(factories.make_tenant(), ("a", "b"), ("a", "alert", "on_failure")))
         play(run, {"a": "dead"})
         assert states(run) == {"a": "failed", "b": "skipped upstream", "alert": "succeeded"}

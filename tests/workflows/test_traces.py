@@ -1,4 +1,4 @@
-"""One trace a run: that of the call that asked for it, kept with every task's trigger as it starts."""
+"""One trace a run: the trace of the call that asked for it, kept with every task's trigger as it starts."""
 
 import pytest
 

@@ -23,7 +23,7 @@ APPROVAL = {"type": "approval", "message": "Release it?"}
 
 
 def waiting(wait: dict[str, Any], **options: Any) -> WorkflowRun:
-    """A run of a, a wait, and b, of which a has ended."""
+    """A run of a, a wait, and b. The task a has ended."""
     edges = (("a", "wait"), ("wait", "b"), ("wait", "alert", "on_failure"))
     run = begin(make_workflow(factories.make_tenant(), *edges, waits={"wait": wait}, **options))
     finish(claim_due(), lambda _: "succeeded", result=options.pop("result", None))
@@ -32,7 +32,7 @@ def waiting(wait: dict[str, Any], **options: Any) -> WorkflowRun:
 
 
 def after(seconds: float, perform: Perform) -> dict[str, int]:
-    """What comes of the waits that are over then."""
+    """Perform the waits that are over by then. Returns how many ended how."""
     factories.set_clock(timedelta(seconds=seconds))
     factories.dispatch(types=["carillon.wait"])
     queued = Trigger.objects.filter(state="queued")
@@ -75,7 +75,7 @@ class TestTime:
             ({"at": "2030-01-31T00:00:00"}, "payload.until: Has no offset"),
             ({"at": "2130-01-31T00:00:00Z"}, "payload.until: Must lie between"),
             ({"at": 5}, "payload.until: Must be a time like"),
-            ({}, "There is nothing at a.result.at."),
+            ({}, "There is no value at a.result.at."),
         ],
     )
     def test_of_no_instant_fails_and_says_so(self, perform: Perform, result: object, said: str) -> None:
@@ -87,7 +87,7 @@ class TestTime:
             )
         )
         finish(claim_due(), lambda _: "succeeded", result=result)
-        # What Postgres takes for a time to come is looked at when it has come.
+        # Postgres may take such a value for a time to come. It is looked at when that time has come.
         after(6 * 365 * 86_400, perform)
         assert states(run)["wait"] == "failed"
         assert said in Attempt.objects.get(state="failed").error_message

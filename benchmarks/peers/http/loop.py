@@ -1,6 +1,6 @@
 """A bare aiohttp loop: ``python -m …loop PLAN`` makes the calls of a plan (JSON) and prints how long they took.
 
-Nothing is stored, signed, checked or retried: this is what sending costs by itself, in one process.
+Nothing is stored, signed, checked or retried: this is the cost of sending by itself, in one process.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ WARM_UP = 200
 
 @dataclass(frozen=True)
 class Plan:
-    """``calls`` to ``url``, ``clients`` at a time, after some that do not count.
+    """``calls`` to ``url``, ``clients`` at a time, after some warm-up calls that do not count.
 
     In a ``body`` ``{n}`` stands for the number of the call and ``{now}`` for the time (Unix seconds). ``per_second``:
     calls begin at this rate, as far as there are clients; 0: each client calls without a pause.
@@ -53,7 +53,7 @@ class Times:
 
 
 async def carry_out(plan: Plan) -> Times:
-    """Make the calls. An answer that is an error ends the process, with what it says."""
+    """Make the calls. An answer that is an error ends the process, with the text of that answer."""
     numbers = count()
     headers = {"Content-Type": "application/json", **plan.headers}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=plan.clients)) as session:

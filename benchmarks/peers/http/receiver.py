@@ -1,6 +1,7 @@
-"""Receives webhooks: ``python -m …receiver PORT``. Answers 204 and counts; ``GET /`` tells what it has seen.
+"""Receives webhooks: ``python -m …receiver PORT``. Answers 204 and counts; ``GET /`` returns the counts.
 
-``?asked_at=<Unix seconds>`` in a webhook's URL says when it was asked for; ``GET /waits`` tells the ms since, of each.
+``?asked_at=<Unix seconds>`` in a webhook's URL says when the webhook was asked for; ``GET /waits`` returns, for each of
+these, the ms from then to its arrival.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ def argv(port: int) -> tuple[str, ...]:
 
 
 def told(url: str) -> Any:
-    """What the receiver says when it is asked at ``url``."""
+    """The receiver's answer at ``url``."""
     with urllib.request.urlopen(url, timeout=10) as answer:
         return json.load(answer)
 

@@ -2,7 +2,7 @@
 
 Each service does one thing and answers 201: ``insert`` writes a row, ``entries`` makes a ``PeriodicTask`` of
 django-celery-beat through a serializer of DRF (``entries/bulk`` many, by one ``bulk_create``), ``task`` sends a Celery
-task. None has a key, a tenant, a quota or a record of what it did.
+task. No service has a key, a tenant, a quota or a record of its work.
 """
 
 import json

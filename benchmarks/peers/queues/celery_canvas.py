@@ -1,9 +1,9 @@
 """Celery's canvas on the stage's Redis, results in Redis: ``python -m …celery_canvas chord|chain COUNT`` publishes.
 
 ``BENCH_PEER`` picks the settings: ``default`` (Celery's own), or ``durable``: a task is acknowledged once it has ended,
-and given to another worker where its own is gone, after as long as Carillon's lease.
+and if its worker is gone, another worker gets it after as long as Carillon's lease.
 
-A chord's last task, and a chain's, write down when they began and how many results they were given.
+The last task of a chord or a chain writes down when it began and how many results it was given.
 """
 
 import os
@@ -13,7 +13,7 @@ import time
 from celery import Celery, chain, chord
 
 QUEUE = "bench-canvas"
-#: What the last task writes to: how many results there were, and when.
+#: The last task writes to this key: how many results there were, and when.
 DONE = "bench-canvas-done"
 VISIBILITY_SECONDS = 30
 WORK_SECONDS = 0.01
@@ -47,13 +47,13 @@ def step() -> None:
 
 @app.task(name="gather")
 def gather(results: list[int] | None) -> None:
-    """The end of both."""
+    """The last task of a chord and of a chain."""
     found = len(results) if results is not None else 0
     app.backend.client.set(DONE, f"{found} {time.time():.6f}")
 
 
 def publish(kind: str, count: int) -> None:
-    """Publish so many tasks and the one that follows them; print when that began."""
+    """Publish ``count`` tasks and the one that follows them; print when that began."""
     print(time.time(), flush=True)
     if kind == "chord":
         chord(work.s(number) for number in range(count))(gather.s())

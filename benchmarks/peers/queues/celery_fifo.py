@@ -1,7 +1,7 @@
 """Raw Celery with one queue, as most projects have it: ``python -m …celery_fifo FLOOD SECONDS`` publishes.
 
-First a flood of no-ops; then, for ``SECONDS``, what nine small tenants and an urgent one would send beside it: each
-stamps its start.
+First it publishes a flood of no-ops. Then, for ``SECONDS``, it publishes the tasks that nine small tenants and an
+urgent one would send beside the flood: each stamps its start.
 """
 
 import os
@@ -36,7 +36,7 @@ def flood(count: int) -> None:
 
 
 def trickle(seconds: float) -> None:
-    """Publish what is due in each second; print of each its kind, its name and when it was due."""
+    """Publish the tasks due in each second; print the kind, the name and the due time of each."""
     began, number = time.time(), 0
     for second in range(int(seconds)):
         due_at = began + second

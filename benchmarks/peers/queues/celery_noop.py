@@ -2,7 +2,7 @@
 
 ``BENCH_PEER`` picks the settings: ``default`` (Celery's own, results off), ``tuned`` (the transport options Carillon
 uses, a large prefetch), ``results`` (Celery's own, and each outcome in Postgres through django-celery-results: the
-nearest to what Carillon records).
+nearest to Carillon's records).
 """
 
 import os

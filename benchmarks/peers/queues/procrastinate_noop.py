@@ -1,7 +1,7 @@
 """procrastinate no-ops in a database of their own on the stage's Postgres: ``python -m …procrastinate_noop COUNT``.
 
-Deferred in one batch, so that the clock measures the workers alone, and by the record procrastinate itself keeps of
-each job: from the batch's commit to the last success.
+The no-ops are deferred in one batch, so that the clock measures the workers alone. The times are those that
+procrastinate itself records of each job: from the batch's commit to the last success.
 """
 
 import os
@@ -27,7 +27,8 @@ def defer(count: int) -> None:
 
 
 if __name__ == "__main__":
-    # As the workers know it: run as a script, this module is called __main__, and so would its task be.
+    # Import the module under the name that the workers know: run as a script it is called __main__, and so would its
+    # task be.
     from benchmarks.peers.queues import procrastinate_noop
 
     procrastinate_noop.defer(int(sys.argv[1]))

@@ -34,7 +34,7 @@ def celery(stage: Stage, kind: str, count: int) -> float:
 
 
 def _publish_and_drain(stage: Stage, what: str, count: int, environment: Mapping[str, str]) -> float:
-    """Publish from a process of its own; seconds from its first publish until nothing waits or is unacknowledged."""
+    """Publish from a process of its own. Returns the seconds from its first publish until all are acknowledged."""
     argv = ("-m", CELERY_MODULE, str(count))
     with stage.actor("publisher", argv, environment=environment, may_end=True) as publisher:
         stage.must(

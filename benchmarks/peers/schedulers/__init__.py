@@ -1,1 +1,1 @@
-"""Peers that decide when: Celery's beats and APScheduler. Whatever they start stamps its start into Redis."""
+"""Peers that decide when work starts: Celery's beats and APScheduler. Each execution stamps its start into Redis."""

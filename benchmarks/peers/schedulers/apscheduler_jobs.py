@@ -22,7 +22,8 @@ def serve(count: int, due_at: datetime) -> None:
     scheduler = BlockingScheduler(
         timezone=UTC,
         jobstores={"default": SQLAlchemyJobStore(url=url)},
-        # By default a job more than a second late is not run at all, and of many due at once most would be.
+        # By default APScheduler skips a job that is more than a second late, and most of many jobs due at once would be
+        # that late.
         job_defaults={"misfire_grace_time": None},
     )
     for number in range(count):

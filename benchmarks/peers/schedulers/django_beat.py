@@ -1,7 +1,8 @@
 """django-celery-beat: Celery's beat with its schedule in a database. ``python -m …django_beat COUNT LEAD`` registers.
 
 It is a Django project of its own, in a database of its own (``BENCH_DATABASE``) on the stage's Postgres. All entries
-fall due ``LEAD`` seconds from when it begins to, which it prints (Unix seconds), and then not for an hour.
+fall due ``LEAD`` seconds after it begins to store them, and then not for an hour. It prints the instant at which they
+fall due (Unix seconds).
 """
 
 import os

@@ -1,6 +1,7 @@
 """RedBeat: Celery's beat with its schedule in Redis. ``python -m …redbeat COUNT LEAD`` registers entries.
 
-All of them fall due ``LEAD`` seconds from when it begins to, which it prints (Unix seconds), and then not for an hour.
+All entries fall due ``LEAD`` seconds after it begins to store them, and then not for an hour. It prints the instant at
+which they fall due (Unix seconds).
 """
 
 import os

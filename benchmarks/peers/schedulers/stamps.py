@@ -1,4 +1,4 @@
-"""What a scheduler's entries do: stamp their start into the stage's Redis, by the machine's clock."""
+"""The work of a scheduler's entries: they stamp their start into the stage's Redis, by the machine's clock."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-if TYPE_CHECKING:  # a peer's process is to carry nothing of ours
+if TYPE_CHECKING:  # a peer's process must import nothing of ours
     from benchmarks.stage import Stage
 
 KEY = "bench-stamps"
@@ -24,12 +24,12 @@ def stamp(entry: str) -> None:
 
 
 def count(stage: "Stage") -> int:
-    """How many have started so far."""
+    """How many executions have started so far."""
     return int(stage.redis.llen(KEY))
 
 
 def latest(stage: "Stage") -> float:
-    """When the last one started (Unix seconds); there must be one."""
+    """When the last execution started (Unix seconds); there must be one."""
     return max(at for starts in by_entry(stage).values() for at in starts)
 
 

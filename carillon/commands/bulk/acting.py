@@ -18,21 +18,28 @@ from carillon.errors import Failure, Misuse
 from carillon.output import All, Format, Limit, Output, bar, page_of, print_object, print_rows, say
 from carillon.reference import job_id
 
-app = typer.Typer(no_args_is_help=True, help="Create many jobs; one verb for all that match.")
-operations = typer.Typer(no_args_is_help=True, help="How far operations on many have come.")
+app = typer.Typer(
+    no_args_is_help=True, help="Create many jobs, or apply one verb to all jobs, triggers or runs that match."
+)
+operations = typer.Typer(
+    no_args_is_help=True, help="Follow, pause and cancel operations on many jobs, triggers or runs."
+)
 COLUMNS = ("created_at", "verb", "status", "done", "refused", "filter", "id")
 WATCH_SECONDS = 0.5
 _UNDOABLE = ("pause", "resume", "pause_runs", "resume_runs")
 _UNFINISHED = ("running", "paused")
-Everything = Annotated[bool, typer.Option("--all", help="All there are.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count those that match.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for its end; print the operation.")]
-Labels = Annotated[str | None, typer.Option(help="Such as env=prod,team=billing: all of them.")]
-NamePrefix = Annotated[str | None, typer.Option(help="How the name begins.")]
-Status = Annotated[str | None, typer.Option(help="active, paused, cancelled or completed.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the end; print the operation.")]
+Labels = Annotated[
+    str | None, typer.Option(help="Labels, such as env=prod,team=billing: jobs that have all of them.")
+]
+NamePrefix = Annotated[str | None, typer.Option(help="Beginning of the name.")]
+Status = Annotated[str | None, typer.Option(help="Status: active, paused, cancelled or completed.")]
 PerSecond = Annotated[
-    float | None, typer.Option("--per-second", help="At most so many a second, from 0.1 to 1,000.")
+    float | None,
+    typer.Option("--per-second", help="Most jobs, triggers or runs per second, from 0.1 to 1,000."),
 ]
 OperationId = Annotated[str, typer.Argument(metavar="OPERATION", help="An operation's id.")]
 
@@ -73,9 +80,9 @@ def _jobs_command(verb: str, does: str) -> None:
 
 
 for _verb, _does in (
-    ("pause", "Start nothing more of all jobs that match."),
-    ("cancel", "End all jobs that match for good."),
-    ("delete", "Cancel all jobs that match and remove them."),
+    ("pause", "Pause all jobs that match."),
+    ("cancel", "Cancel all jobs that match, for good."),
+    ("delete", "Cancel and delete all jobs that match."),
 ):
     _jobs_command(_verb, _does)
 
@@ -110,7 +117,7 @@ def edit(
     everything: Everything = False,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="YAML or JSON with what to change; - is standard input."),
+        typer.Option("--file", "-f", help="YAML or JSON with the fields to change; - is standard input."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -119,7 +126,7 @@ def edit(
         ),
     ] = None,
     all_or_nothing: Annotated[
-        bool, typer.Option("--all-or-nothing", help="Edit none if one refuses.")
+        bool, typer.Option("--all-or-nothing", help="Edit no job if one has to be refused.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     yes: Yes = False,
@@ -130,7 +137,7 @@ def edit(
     changes = options.read_definition(file) if file is not None else {}
     changes = options.with_settings(changes, settings or [])
     if not changes:
-        raise Misuse("Say what to change: -f FILE with the fields to change, or --set.")
+        raise Misuse("Give the changes: -f FILE with the fields to change, or --set.")
     wanted = _jobs_filter(labels, name_prefix, status, job_type, priority)
     about = {"verb": "edit", "changes": changes, "all_or_nothing": all_or_nothing}
     operate(connect(), about, wanted, everything, dry_run, yes, no_wait, output)
@@ -139,7 +146,7 @@ def edit(
 @app.command()
 def replay(
     job: OfJob = None,
-    state: Annotated[str | None, typer.Option(help="dead, unless another is named.")] = None,
+    state: Annotated[str | None, typer.Option(help="State of the triggers; dead by default.")] = None,
     reason: Reason = None,
     job_type: options.JobType = None,
     after: After = None,
@@ -161,7 +168,7 @@ def replay(
 @app.command("cancel-triggers")
 def cancel_triggers(
     job: OfJob = None,
-    state: Annotated[str | None, typer.Option(help="pending, queued, running or retrying.")] = None,
+    state: Annotated[str | None, typer.Option(help="State: pending, queued, running or retrying.")] = None,
     job_type: options.JobType = None,
     after: After = None,
     before: Before = None,
@@ -220,19 +227,19 @@ def watch(operation: OperationId, output: Output = Format.table) -> None:
 
 @operations.command("pause")
 def pause_operation(operation: OperationId, output: Output = Format.table) -> None:
-    """Do nothing more of an operation until it is resumed."""
+    """Pause an operation until it is resumed."""
     print_object(connect().post(f"{_path(operation)}/pause"), output=output)
 
 
 @operations.command("resume")
 def resume_operation(operation: OperationId, output: Output = Format.table) -> None:
-    """Go on with a paused operation."""
+    """Resume a paused operation."""
     print_object(connect().post(f"{_path(operation)}/resume"), output=output)
 
 
 @operations.command()
 def cancel(operation: OperationId, output: Output = Format.table) -> None:
-    """Do nothing more of an operation; what was done stays done."""
+    """Cancel an operation; finished changes stay."""
     print_object(connect().post(f"{_path(operation)}/cancel"), output=output)
 
 
@@ -248,7 +255,7 @@ def operate(
 ) -> None:
     wanted = {name: value for name, value in filters.items() if value is not None}
     if bool(wanted) == everything:
-        raise Misuse("Give filters, or --all: one of the two.")
+        raise Misuse("Give either filters or --all.")
     verb, about = about["verb"], about | {"filter": wanted}
     counted = client.post("/operations", about | {"dry_run": True})
     matching = _told(counted)
@@ -265,12 +272,12 @@ def operate(
 
 
 def _told(counted: dict[str, Any]) -> str:
-    """How many match; of an edit also what would become of those that were looked at."""
+    """How many match; for an edit also how many of the jobs that were looked at would change or refuse."""
     told = f"{'' if counted['exact'] else 'at least '}{counted['matching']} match"
     if "changed" not in counted:
         return told
-    some = "" if counted["looked_at"] == counted["matching"] else f" of {counted['looked_at']} looked at"
-    return f"{told}; {counted['changed']} would change and {counted['refused']} would refuse{some}"
+    some = "" if counted["looked_at"] == counted["matching"] else f" of {counted['looked_at']} checked"
+    return f"{told}; {counted['changed']} would change and {counted['refused']} would be refused{some}"
 
 
 def _preview(counted: dict[str, Any], output: Format) -> None:
@@ -289,7 +296,7 @@ def _preview(counted: dict[str, Any], output: Format) -> None:
 
 
 def _confirm(verb: str, matching: str, *, yes: bool) -> None:
-    """Raises ``Misuse`` where nobody can be asked, and ``Failure`` for a no."""
+    """Raises ``Misuse`` if there is no terminal to ask on, and ``Failure`` if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -309,13 +316,13 @@ def _watched(client: Client, operation: dict[str, Any], *, total: int | None) ->
                 checked = operation["checked"] if not operation["done"] else None
                 move(checked or operation["done"] + operation["refused"])
     except KeyboardInterrupt:
-        say(f"It goes on: `carillon operations watch`, `pause` or `cancel` {operation['id']}.")
+        say(f"The operation goes on: `carillon operations watch`, `pause` or `cancel` {operation['id']}.")
         raise
     return operation
 
 
 def _finish(operation: dict[str, Any], output: Format) -> None:
-    """Print what became of it. Raises ``Failure`` with the first refusals if there are any."""
+    """Print how the operation ended. Raises ``Failure`` with the first refusals if there are any."""
     if output is not Format.table:
         print_object(operation, output=output)
     say(
@@ -327,5 +334,5 @@ def _finish(operation: dict[str, Any], output: Format) -> None:
 
 def _path(operation: str) -> str:
     if not operation or operation.startswith("."):
-        raise Misuse(f"{operation!r} is no operation's id; `carillon operations list` shows them.")
+        raise Misuse(f"{operation!r} is not the id of an operation; `carillon operations list` shows them.")
     return f"/operations/{quote(operation, safe='')}"

@@ -12,19 +12,22 @@ from carillon.errors import Failure, Misuse, Problem
 from carillon.files.definitions import Definition, read_definitions
 from carillon.output import Format, Output, print_document, progress, say
 
-#: What one call takes: so many jobs, and of bytes and values some less than 2.5 MB and 75,000.
+#: The bounds of one call: its number of jobs; its bytes and values, somewhat less than 2.5 MB and 75,000.
 MAX_JOBS = 1000
 MAX_BYTES, MAX_VALUES = 2_000_000, 70_000
 
 
 def create(
     file: Annotated[
-        list[Path], typer.Option("--file", "-f", help="YAML or JSON; - is standard input; may be repeated.")
+        list[Path],
+        typer.Option("--file", "-f", help="File with YAML or JSON; - is standard input; may be repeated."),
     ],
     all_or_nothing: Annotated[
         bool, typer.Option("--all-or-nothing", help="Create none if one is refused; up to 1,000 jobs.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only have the server look at them.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Let the server only check the definitions.")
+    ] = False,
     output: Output = Format.table,
 ) -> None:
     """Create the jobs of files, a thousand a call; those that are refused are told with file and line.
@@ -35,7 +38,7 @@ def create(
     if not definitions:
         raise Misuse("The files hold no job.")
     if all_or_nothing and len(definitions) > MAX_JOBS:
-        raise Misuse(f"--all-or-nothing goes up to {MAX_JOBS} jobs; these are {len(definitions)}.")
+        raise Misuse(f"--all-or-nothing goes up to {MAX_JOBS} jobs; the files have {len(definitions)}.")
     how = {"all_or_nothing": all_or_nothing, "dry_run": dry_run}
     parts = [definitions] if all_or_nothing else _parts(definitions)
     results: list[dict[str, Any]] = []
@@ -57,7 +60,7 @@ def create(
 
 
 def _parts(definitions: Sequence[Definition]) -> list[list[Definition]]:
-    """The definitions in order, in as few calls as may be."""
+    """The definitions in order, in as few calls as possible."""
     parts: list[list[Definition]] = []
     room = values_left = 0
     for definition in definitions:
@@ -75,7 +78,7 @@ def _parts(definitions: Sequence[Definition]) -> list[list[Definition]]:
 def _create(
     client: Client, part: Sequence[Definition], how: dict[str, bool]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What became of each, and the refusals with their places."""
+    """The result of each job, and the refusals with their places."""
     try:
         answer = client.post("/jobs/bulk", {"jobs": [definition.body for definition in part], **how})
     except Problem as problem:

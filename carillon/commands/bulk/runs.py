@@ -9,8 +9,13 @@ from carillon.commands.bulk.acting import DryRun, Everything, NoWait, PerSecond,
 from carillon.commands.workflows.definitions import find_workflow
 from carillon.output import Format, Output
 
-OfWorkflow = Annotated[str | None, typer.Option("--workflow", help="Of this one: its name or id.")]
-Running = Annotated[str | None, typer.Option("--state", help="running: all of them that have not ended.")]
+OfWorkflow = Annotated[
+    str | None, typer.Option("--workflow", help="Only runs of this workflow: its name or id.")
+]
+Running = Annotated[
+    str | None,
+    typer.Option("--state", help="State: only `running`, which means all runs that have not ended."),
+]
 
 
 @app.command("cancel-runs")
@@ -23,7 +28,7 @@ def cancel_runs(
     no_wait: NoWait = False,
     output: Output = Format.table,
 ) -> None:
-    """Start nothing more of all runs that match for good, and ask what runs to stop."""
+    """Cancel all runs that match: no further task starts, and running tasks are asked to stop."""
     _operate_on(workflow, state, {"verb": "cancel_runs"}, everything, dry_run, yes, no_wait, output)
 
 
@@ -52,7 +57,7 @@ def resume_runs(
     no_wait: NoWait = False,
     output: Output = Format.table,
 ) -> None:
-    """Start what is ready of all paused runs that match."""
+    """Resume all paused runs that match: their ready tasks start."""
     about = {"verb": "resume_runs", **pace_of(per_second)}
     _operate_on(workflow, state, about, everything, dry_run, yes, no_wait, output)
 
@@ -60,7 +65,9 @@ def resume_runs(
 @app.command("retry-runs")
 def retry_runs(
     workflow: OfWorkflow = None,
-    state: Annotated[str | None, typer.Option("--state", help="failed by default, or cancelled.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", help="State: failed (the default) or cancelled.")
+    ] = None,
     everything: Everything = False,
     per_second: PerSecond = None,
     dry_run: DryRun = False,
@@ -68,7 +75,7 @@ def retry_runs(
     no_wait: NoWait = False,
     output: Output = Format.table,
 ) -> None:
-    """Let all runs that match go on from what did not succeed; failed ones unless a state is named."""
+    """Retry all runs that match, from the tasks that did not succeed. Without a state: the failed runs."""
     about = {"verb": "retry_runs", **pace_of(per_second)}
     _operate_on(workflow, state, about, everything, dry_run, yes, no_wait, output)
 

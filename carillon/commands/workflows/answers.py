@@ -12,7 +12,7 @@ from carillon.output import All, Format, Limit, Output, page_of, print_rows
 
 ITEM_COLUMNS = ("item", "state", "reason", "value", "finished_at", "trigger_id")
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's key.")]
-Comment = Annotated[str, typer.Option(help="Why.")]
+Comment = Annotated[str, typer.Option(help="Comment on the answer.")]
 
 
 @app.command()
@@ -20,24 +20,24 @@ def signal(
     run: RunId,
     name: Annotated[str, typer.Argument(metavar="SIGNAL", help="The signal's name.")],
     payload: Annotated[
-        str | None, typer.Option("--payload", help="JSON, or @FILE, or @- for standard input.")
+        str | None, typer.Option("--payload", help="Payload: JSON, or @FILE, or @- for standard input.")
     ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Give a run the signal for which tasks of it wait."""
+    """Send a run the signal that tasks of it wait for."""
     body = None if payload is None else {"payload": options.read_payload(payload, of="--payload")}
     print_run(connect().post(f"{path_of(run)}/signals/{name}", body), output)
 
 
 @app.command()
 def approve(run: RunId, task: TaskName, comment: Comment = "", output: Output = Format.table) -> None:
-    """Approve what a task asks: it succeeds."""
+    """Approve the request of a task: the task succeeds."""
     print_run(connect().post(f"{path_of(run)}/tasks/{task}/approve", {"comment": comment}), output)
 
 
 @app.command()
 def refuse(run: RunId, task: TaskName, comment: Comment = "", output: Output = Format.table) -> None:
-    """Refuse what a task asks: it is cancelled."""
+    """Refuse the request of a task: the task is cancelled."""
     print_run(connect().post(f"{path_of(run)}/tasks/{task}/refuse", {"comment": comment}), output)
 
 

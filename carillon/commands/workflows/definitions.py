@@ -1,4 +1,4 @@
-"""``carillon workflows list``, ``get``, ``graph``, ``apply`` and ``delete``: what is to be done."""
+"""``carillon workflows list``, ``get``, ``graph``, ``apply`` and ``delete``: the definitions of workflows."""
 
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -15,7 +15,7 @@ from carillon.reference import is_id
 app = typer.Typer(no_args_is_help=True, help="Graphs of tasks: define, run, follow and steer them.")
 COLUMNS = ("name", "version", "schedule_status", "next_fire_at", "updated_at", "id")
 GRAPH_COLUMNS = ("task", "job_type", "when", "after")
-#: How much further to the right a task is shown than those before it.
+#: A task is shown this much further to the right than those before it.
 INDENT = "  "
 WorkflowReference = Annotated[str, typer.Argument(metavar="WORKFLOW", help="A workflow's name or id.")]
 File = Annotated[
@@ -59,11 +59,11 @@ def graph(workflow: WorkflowReference, output: Output = Format.table) -> None:
 
 @app.command()
 def apply(file: File, output: Output = Format.table) -> None:
-    """Create the workflow of a file, or make what the file says its next version; the same again changes nothing."""
+    """Create the workflow of a file, or its next version. Applied again, the same file changes nothing."""
     definition = options.read_definition(file)
     name = definition.get("name")
     if not isinstance(name, str) or not name:
-        raise Misuse(f"{file}: name → Is required, as a text: a workflow in a file is known by it.")
+        raise Misuse(f"{file}: name → Is required, as a text: it identifies a workflow in a file.")
     client = connect()
     present = _named(client, name)
     if present is None:
@@ -80,7 +80,7 @@ def apply(file: File, output: Output = Format.table) -> None:
 
 @app.command()
 def delete(workflow: WorkflowReference) -> None:
-    """Remove a workflow of which nothing runs; its runs stay readable until retention."""
+    """Delete a workflow that has no unfinished run; its runs stay readable until retention."""
     client = connect()
     found = find_workflow(client, workflow)
     client.send("DELETE", f"/workflows/{found['id']}", headers={"If-Match": f'"{found["version"]}"'})

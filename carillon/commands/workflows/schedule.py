@@ -36,7 +36,7 @@ def pause(
 
 @schedule.command()
 def resume(workflow: WorkflowReference, output: Output = Format.table) -> None:
-    """Let the schedule go on from now."""
+    """Resume the schedule from now on."""
     client = connect()
     _print(client.post(f"{_path(client, workflow)}/resume"), output)
 
@@ -58,7 +58,7 @@ def backfill(
 
 @schedule.command("cancel-backfill")
 def cancel_backfill(workflow: WorkflowReference, backfill: Backfill, output: Output = Format.table) -> None:
-    """Begin nothing more of a backfill; what it has begun goes on."""
+    """Cancel a backfill; runs that it has begun go on."""
     client = connect()
     print_object(client.post(f"{_path(client, workflow)}/backfills/{backfill}/cancel"), output=output)
 

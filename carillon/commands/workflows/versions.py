@@ -1,4 +1,4 @@
-"""``carillon workflows versions``, ``diff`` and ``restore``: what a workflow was before."""
+"""``carillon workflows versions``, ``diff`` and ``restore``: earlier versions of a workflow."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -30,12 +30,14 @@ def versions(
 def diff(
     workflow: WorkflowReference,
     before: Annotated[
-        int | None, typer.Argument(min=1, help="A version; the last but one by default.")
+        int | None, typer.Argument(min=1, help="First version to compare; the last but one by default.")
     ] = None,
-    after: Annotated[int | None, typer.Argument(min=1, help="Another; the present one by default.")] = None,
+    after: Annotated[
+        int | None, typer.Argument(min=1, help="Second version to compare; the present one by default.")
+    ] = None,
     output: Output = Format.table,
 ) -> None:
-    """Show what lies between two versions of a workflow; exit code 6 if that is anything."""
+    """Show the differences between two versions of a workflow; exit code 6 if there are any."""
     client = connect()
     found = find_workflow(client, workflow)
     after = after or found["version"]
@@ -55,7 +57,7 @@ def diff(
 
 @app.command()
 def restore(workflow: WorkflowReference, version: Number, output: Output = Format.table) -> None:
-    """Make what a workflow was at a version its next one."""
+    """Restore an earlier version of a workflow as its next version."""
     client = connect()
     found = find_workflow(client, workflow)
     written = client.send(

@@ -1,4 +1,4 @@
-"""All that is checked of runs, and which runs there may be."""
+"""All checks of runs, and of which runs there may be."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _asked(case: Case) -> Iterator[Breach]:
             name = case.workflows[workflow_id].name
             at = min(case.runs[each].scheduled_for.timestamp() for each in ids)
             yield Breach(kind="doubled firing", at=at, job=name, detail=f"number {number}: {detail}")
-    # A call whose outcome is unknown may have begun one, of which the ledger will tell.
+    # A call whose outcome is unknown may have begun a run; the ledger will show it.
     unknown = 0 if case.ledger_of_runs else sum(asked.acknowledged_at is None for asked in case.asked)
     strays = {d.task_run[0]: d for d in case.deliveries if d.task_run and d.task_run[0] not in case.runs}
     if len(strays) > unknown:

@@ -1,6 +1,6 @@
 """Which tasks of a run start: the judge's own model of docs/workflows.md, which shares nothing with the engine's.
 
-It looks at all edges of a task each time and keeps no counters, since counters are what it is to find fault with.
+It looks at all edges of a task each time and keeps no counters, because it must find the faults of counters.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,14 +12,14 @@ FAILURES = ("failed", "cancelled")
 
 
 class Fate(StrEnum):
-    """What is to come of a task, going by the ends of those before it."""
+    """The fate of a task, by the ends of the tasks before it."""
 
     START = "starts"
     #: Its edges cannot be met any more.
     UPSTREAM = "is skipped: upstream"
     #: A task before it failed, and the workflow halts.
     HALTED = "is skipped: halted"
-    #: A task that is not before it failed: whichever came first.
+    #: A task that is not before it failed: it depends on which came first.
     EITHER = "starts, or is skipped: halted"
     #: A task before it has not ended.
     WAIT = "waits"
@@ -28,7 +28,7 @@ class Fate(StrEnum):
 
     @property
     def reason(self) -> str:
-        """That of a skipped task."""
+        """The reason of a skipped task."""
         return self.value.partition(": ")[2]
 
 
@@ -56,8 +56,9 @@ def begins_again(
     tasks: Collection[str],
     skip: Collection[str],
 ) -> set[str]:
-    """What a retry sends back: ``tasks``, or else what did not succeed, and all downstream of these; of ``skip``, which
-    stay as they are, what comes after. ``states``: in which the tasks had ended, and why.
+    """The tasks that a retry sends back: ``tasks``, or else those that did not succeed, and all downstream of these.
+    The tasks in ``skip`` stay as they are, and those downstream of them are sent back. ``states``: the states in which
+    the tasks had ended, and why.
     """
     failed = set() if skip else {task for task, (state, _) in states.items() if state in FAILURES}
     halted = {task for task, state in states.items() if state == ("skipped", Fate.HALTED.reason)}
@@ -71,7 +72,7 @@ class _Model:
         self.workflow, self.ends, self.kept = workflow, ends, kept
         self.fates: dict[str, Fate] = {}
         #: Tasks that start though the workflow halts: they handle a failure, or come after one that does. Where one
-        #: edge of several is enough it may depend on which was met first.
+        #: edge of several is enough, this may depend on which edge was met first.
         self.handlers: set[str] = set()
         self.may_handle: set[str] = set()
         for task in _in_order(workflow):
@@ -95,20 +96,20 @@ class _Model:
         return self._halted(task)
 
     def _halted(self, task: str) -> Fate:
-        """Of a task whose edges are met."""
+        """The fate of a task whose edges are met."""
         if self.workflow.on_failure != "halt" or task in self.handlers:
             return Fate.START
         failed = {each for each, end in self.ends.items() if end in FAILURES}
         if task not in self.may_handle and (failed - set(self.kept)) & set(self._surely_before(task)):
             return Fate.HALTED
-        # The documents do not say whether a failure halts that an earlier generation left.
+        # The documents do not say whether a failure that an earlier generation left halts the workflow.
         old = failed & set(self.kept)
         return (
             Fate.EITHER if old or any(self._may_precede(one, task) for one in failed - {task}) else Fate.START
         )
 
     def _may_precede(self, one: str, task: str) -> bool:
-        """Whether that one may have ended before this task was ready: it may have begun earlier."""
+        """Whether ``one`` may have ended before ``task`` was ready: it may have begun earlier."""
         had_ended = set(self._surely_before(one))
         return task not in had_ended and not set(_upstream(self.workflow, task)) <= had_ended
 
@@ -121,7 +122,7 @@ class _Model:
                     yield from self._surely_before(one)
 
     def _met(self, one: str, on: str) -> bool | None:
-        """Whether an edge is met; None as long as that is open."""
+        """Whether an edge is met; None as long as that is undecided."""
         end = self._end(one)
         if end is None:
             return None
@@ -130,7 +131,7 @@ class _Model:
         return end == "succeeded" if on == "on_success" else end in FAILURES
 
     def _end(self, task: str) -> str | None:
-        """A task that must be skipped ends so, whatever the ledger says."""
+        """The end of a task. One that must be skipped ends so, even if the ledger says otherwise."""
         if self.fates[task] in (Fate.UPSTREAM, Fate.HALTED):
             return "skipped"
         return None if self.fates[task] == Fate.WAIT else self.ends.get(task)
@@ -158,7 +159,7 @@ def _upstream(workflow: WorkflowMade, task: str) -> Iterator[str]:
 
 
 def longest(workflow: WorkflowMade, seconds: Mapping[str, float]) -> float:
-    """Seconds from the beginning of a run to its end, where each task takes so many."""
+    """Seconds from the beginning of a run to its end, where each task takes its ``seconds``."""
     until: dict[str, float] = {}
     for task in _in_order(workflow):
         until[task] = seconds[task] + max((until[one] for one, _ in before(workflow, task)), default=0.0)

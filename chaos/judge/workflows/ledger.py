@@ -58,7 +58,7 @@ def _wrong_state(each: Told, seen: RunSeen, task: str, fate: Fate, excused: Coun
 
 
 def _changed(each: Told, seen: RunSeen, task: str) -> str:
-    """Of what a retry leaves alone."""
+    """How a task that a retry leaves alone is wrong; empty: it is not."""
     retry, earlier = each.generation.retry, each.earlier
     assert retry is not None
     assert earlier is not None
@@ -76,7 +76,7 @@ def _may_skip(fate: Fate, reason: str) -> bool:
 
 
 def _unlike(each: Told, unit: str, state: str, excused: Counter[str]) -> str:
-    """How the state of a task or an item differs from what its receiver answered; empty: it does not."""
+    """How the state of a task or an item differs from the answers of its receiver; empty: it does not."""
     settled = each.settled(unit)
     if state == "succeeded":
         return (
@@ -102,7 +102,7 @@ def _unlike_items(each: Told, task: str, state: str, reason: str) -> str:
 
 
 def _items(each: Told, task: str, excused: Counter[str]) -> Iterator[Breach]:
-    """One for each place of the list, with what stands there, and each in a state that follows."""
+    """One item for each place of the list, with the value at that place, and each in a state that follows."""
     entry, size = each.entry(task), each.sizes[task]
     if "items" not in entry:
         if entry["state"] == "succeeded":
@@ -166,13 +166,13 @@ def ended_once(each: Told, seen: RunSeen) -> Iterator[Breach]:
 
 
 def _clock_was_set(each: Told, at: float, finished_at: float) -> bool:
-    """Whether the database's clock was set meanwhile. Where it was put back, a run may have ended before it began."""
+    """Whether the database's clock was set meanwhile. If it was put back, a run may have ended before it began."""
     put_back = finished_at < at and any(step.clock_seconds < 0 for step in each.case.steps)
     return put_back or each.case.stepped(at, finished_at)
 
 
 def effects(each: Told, seen: RunSeen) -> Iterator[Breach]:
-    """Of an exactly-once task that succeeded there is one effect, and never two."""
+    """An exactly-once task that succeeded has one effect, and none ever has two."""
     for task, job in each.jobs.items():
         if job.target != "once" or not each.deliveries[task]:
             continue

@@ -1,4 +1,4 @@
-"""A generation of a run: what was to come of each task and item, and what the receiver saw of them."""
+"""A generation of a run: the expected outcome of each task and item, and the executions that the receiver saw."""
 
 from collections.abc import Iterator
 from typing import Any, Self
@@ -10,14 +10,14 @@ from chaos.judge.workflows.graphs import FAILURES, Fate, before, begins_again, f
 from chaos.judge.workflows.runs import NEVER, Generation, Run, parts
 
 ENDS = {"succeeded", "failed", "skipped", "cancelled"}
-#: A wait for that long ends within no history by itself.
+#: A wait of this length does not end by itself within a history.
 LONG_SECONDS = 600.0
 
 
 class Outcome:
     """All of one generation. A unit is a task, or an item of a map: ``each:3``.
 
-    ``before``: the generation before it. ``outer``: of an inner run, that of the outer run, and the task that it is.
+    ``before``: the generation before it. ``outer``, for an inner run: that of the outer run, and the task that it is.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Outcome:
         self.kept = self._kept()
         self.sizes = {task: self._size(task) for task in self.workflow.tasks}
         self.kept_items = {task: self._kept_items(task) for task in self.workflow.tasks}
-        #: By task, what was to be executed of it in this generation if it starts.
+        #: By task, the units that had to be executed in this generation if the task starts.
         self.units = {task: self._units(task) for task in self.workflow.tasks}
         self.jobs = {unit: run.job(unit) for units in self.units.values() for unit in units}
         self._all = case.task_runs.get(run.id, {})
@@ -45,9 +45,9 @@ class Outcome:
             for unit, found in {**{unit: [] for unit in self.jobs}, **self._all}.items()
         }
         self._settled: dict[str, list[Arrival]] = {}
-        #: The call that cancelled it, or may have; of its outer run; or what its deadline comes to.
+        #: The call that cancelled it, or may have; the one of its outer run; or one that stands for its deadline.
         self.cancel = self._cancel()
-        #: By task, the inner runs that it began in this generation: there is to be one at most.
+        #: By task, the inner runs that it began in this generation: there must be one at most.
         self.inner: dict[str, list[Self]] = {
             task: self._inner(task) for task in self.workflow.tasks if self.is_inner(task)
         }
@@ -58,7 +58,7 @@ class Outcome:
         return bool(self.workflow.tasks[task].get("over"))
 
     def wait(self, task: str) -> dict[str, Any]:
-        """What a task waits for; empty where it is none that waits."""
+        """The wait of a task; empty where the task does not wait."""
         return self.workflow.tasks[task].get("wait") or {}
 
     def is_inner(self, task: str) -> bool:
@@ -74,7 +74,7 @@ class Outcome:
         ]
 
     def source(self, task: str) -> Self | None:
-        """The inner run of which tasks after it take results: of what a retry keeps, that of an earlier generation."""
+        """The inner run whose results tasks after it take; for a task that a retry keeps, of an earlier generation."""
         if task in self.kept and self.before:
             return self.before.source(task)
         return self.inner[task][-1] if self.inner[task] else None
@@ -98,21 +98,21 @@ class Outcome:
 
     @property
     def deadline_at(self) -> float:
-        """The earliest moment at which its deadline may be over; never: it has none."""
+        """The earliest moment at which its deadline may be over; ``NEVER``: it has none."""
         seconds = self.workflow.deadline_seconds
         return NEVER if seconds is None else self._later(self.begins_at, seconds)
 
     @property
     def stops_at(self) -> float:
-        """The same of its deadline or that of its outer run."""
+        """The same for its deadline or that of its outer run, the earlier one."""
         return min(self.deadline_at, self.outer[0].stops_at) if self.outer else self.deadline_at
 
     def _later(self, since: float, seconds: float) -> float:
-        """So many seconds later by the database's clock, at the earliest."""
+        """``seconds`` later by the database's clock, at the earliest."""
         return since if self.case.stepped(since, since + seconds) else since + seconds
 
     def _kept(self) -> dict[str, str]:
-        """The tasks that the retry left alone, with their ends. What it passes over counts as succeeded."""
+        """The tasks that the retry left alone, with their ends. A task that it passes over counts as succeeded."""
         retry = self.generation.retry
         if retry is None or self.earlier is None:
             return {}
@@ -134,7 +134,7 @@ class Outcome:
         return int(self.workflow.tasks[over]["lists"])
 
     def _kept_items(self, task: str) -> set[int]:
-        """Those that had succeeded, of a map that goes on: it is not named, and nothing before it begins again."""
+        """The items that had succeeded, of a map that goes on: it is not named, and no task before it begins again."""
         retry, earlier = self.generation.retry, self.earlier
         if retry is None or earlier is None or not self.is_map(task) or retry.tasks or task in self.kept:
             return set()
@@ -151,7 +151,7 @@ class Outcome:
         return [f"{task}:{nth}" for nth in range(self.sizes[task] or 0) if nth not in self.kept_items[task]]
 
     def entry(self, unit: str) -> dict[str, Any]:
-        """What the ledger says of a task or an item; empty: nothing."""
+        """The ledger's entry of a task or an item; empty: there is none."""
         task, nth = parts(unit)
         entry: dict[str, Any] = self.seen.tasks[task] if self.seen else {}
         if nth is None:
@@ -203,14 +203,14 @@ class Outcome:
         return self.generation.asked({"signal": "signal"}.get(self.wait(task)["type"], "approve"), task)
 
     def settled(self, unit: str) -> list[Arrival]:
-        """Executions that nothing was to follow; by their ends."""
+        """Executions that no other had to follow; by their ends."""
         if unit not in self._settled:
             found = [each for each in self.deliveries[unit] if each.settles(self.jobs[unit])]
             self._settled[unit] = sorted(found, key=lambda delivery: delivery.ended_at)
         return self._settled[unit]
 
     def good(self, unit: str) -> list[Arrival]:
-        """Executions of which the result may be taken: of what is kept those of earlier generations."""
+        """Executions whose result may be taken; for a kept task or item, those of earlier generations."""
         task, nth = parts(unit)
         if task in self.kept or nth in self.kept_items[task]:
             found = [each for each in self._all.get(unit, []) if each.generation < self.generation.number]

@@ -1,4 +1,4 @@
-"""Runs of workflows, as the calls that asked for them, those that steered them and the ledger tell of them."""
+"""Runs of workflows, as shown by the calls that asked for them, the calls that steered them, and the ledger."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -30,14 +30,14 @@ class Generation:
         return self.ends_before == NEVER
 
     def asked(self, verb: str, task: str = "") -> list[Steered]:
-        """Calls of that kind, by their time; a few of them may be one that was repeated."""
+        """Calls of that kind, by their time; several of them may be repetitions of one call."""
         return [call for call in self.calls if (call.verb, call.task) == (verb, task)]
 
 
 @dataclass(kw_only=True)
 class Run:
     """One run. ``requested_at`` is 0 where no call asked for it; ``seen`` is in the order of the readings. ``outer``:
-    of an inner run the run and the task that it is.
+    for an inner run, the outer run and the task that it is.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Run:
         return found
 
     def generation_at(self, at: float) -> int:
-        """The number of the one that had been asked for by then."""
+        """The number of the generation that had been asked for by then."""
         return sum(call.verb == "retry" and call.requested_at <= at for call in self.steered)
 
     @property
@@ -82,7 +82,7 @@ class Run:
         return any(call.verb == "retry" and call.acknowledged_at is None for call in self.steered)
 
     def job(self, unit: str, job_id: str = "") -> JobMade:
-        """What the other checks know a job by, of a task or of an item of a map."""
+        """A task, or an item of a map, as the job that the other checks take."""
         task, nth = parts(unit)
         made = self.workflow.tasks[task]
         only = made.get("only") or []
@@ -104,7 +104,7 @@ class Run:
 
 
 def parts(unit: str) -> tuple[str, int | None]:
-    """The task, and of an item its place in the list."""
+    """The task, and for an item its place in the list."""
     task, _, nth = unit.partition(":")
     return task, int(nth) if nth else None
 
@@ -118,8 +118,8 @@ def runs_of(
     begun: Iterable[tuple[str, str, int, datetime]] = (),
     by_themselves: Collection[str] = (),
 ) -> dict[str, Run]:
-    """By id, those that were acknowledged, those that the ledger has, and those that no call asks for of which an
-    execution was seen. ``begun``: of executions the run's id, the workflow's name, the number and the instant.
+    """By id, the runs that were acknowledged, those that the ledger has, and those that no call asks for but that have
+    an execution. ``begun``: from executions, the run's id, the workflow's name, the number and the instant.
     ``by_themselves``: the workflows whose runs schedules or other runs begin.
     """
     calls = {(call.workflow_id, call.number): call for call in asked}

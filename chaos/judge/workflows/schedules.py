@@ -11,12 +11,12 @@ from chaos.judge.limits import FINISH_SECONDS, TOLERANCE_SECONDS
 from chaos.judge.verdict import Breach
 from chaos.judge.workflows.runs import NEVER, Run
 
-#: So long after its instant a fault may still have made a run late, or dropped it.
+#: Until this long after its instant a fault may have made a run late, or dropped it.
 _LIFE_SECONDS = 120.0
 
 
 def kept(case: Case, excused: Counter[str]) -> Iterator[Breach]:
-    """Everything that is wrong with which runs schedules began, and when."""
+    """Everything that is wrong with the runs that schedules began, and with their times."""
     for workflow in case.workflows.values():
         if workflow.schedule:
             yield from _Kept(case, workflow).breaches(excused)
@@ -26,9 +26,9 @@ class _Kept:
     def __init__(self, case: Case, workflow: WorkflowMade) -> None:
         self.case, self.workflow = case, workflow
         self.runs = [run for run in case.runs.values() if run.workflow is workflow]
-        #: When each was first and last seen to be at work, and its instant; of one that goes on, without an end.
+        #: When each was first and last seen to be at work, and its instant; a run that goes on has no end.
         self.lives = sorted((*self._life(run), case.reached(run.scheduled_for), run.id) for run in self.runs)
-        #: Later ones need not have begun, or come to an end.
+        #: Later runs need not have begun, or ended.
         work = sum(case.work_seconds(run.job(task)) for run in self.runs[:1] for task in workflow.tasks)
         self.horizon = case.closed_at - TOLERANCE_SECONDS - FINISH_SECONDS - work
 
@@ -42,7 +42,7 @@ class _Kept:
         return begun, NEVER if goes_on else max(each.ended_at for each in found)
 
     def _has_ended(self, run: Run) -> bool:
-        """Going by the receiver's log."""
+        """Whether the run has ended, by the receiver's log."""
         units = self.case.task_runs.get(run.id, {})
         return all(
             any(each.settles(run.job(task)) for each in units.get(task, [])) for task in self.workflow.tasks

@@ -50,7 +50,9 @@ def _why_not(each: Told, unit: str) -> str:
 
 
 def order(each: Told, excused: Counter[str]) -> Iterator[Breach]:
-    """What began before as many of those before it had ended as it needs, or before it was an item's turn."""
+    """Tasks and items that began before enough of the tasks before them had ended, and items that began before their
+    turn.
+    """
     for unit in each.jobs:
         deliveries, (task, nth) = each.deliveries[unit], parts(unit)
         if not deliveries:
@@ -69,15 +71,15 @@ def order(each: Told, excused: Counter[str]) -> Iterator[Breach]:
 
 
 def open_edges(each: Told, task: str, began: float) -> list[str]:
-    """The tasks before one of which the ends were not there when it began, if it needed them."""
+    """The tasks before one whose ends had not come yet when it began, if it needed them."""
     edges = before(each.workflow, task)
-    # The instant for which a wait waits is a schedule's, all else was measured.
+    # The instant that a wait waits for comes from a schedule; all other times were measured.
     found = [one for one, on in edges if each.met_at(one, on) > began + EARLY_SECONDS * bool(each.wait(one))]
     return found if needs_all(each.workflow, task) or len(found) == len(edges) else []
 
 
 def is_lost(each: Told, one: str) -> bool:
-    """Whether of a task, an item or an inner run of it an attempt may have ended unseen."""
+    """Whether an attempt of a task, of an item or of an inner run of it may have ended unseen."""
     if each.is_inner(one):
         inner = each.source(one)
         return inner is None or any(is_lost(inner, task) for task in inner.workflow.tasks if inner.must(task))

@@ -1,4 +1,4 @@
-"""What callers do to runs: what they stopped does not begin, and waits end as they were answered."""
+"""The calls that steer runs: stopped tasks do not begin, and waits end as they were answered."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from chaos.judge.workflows.told import Told
 
 
 def stopped(each: Told) -> Iterator[Breach]:
-    """What began after a pause or a cancel was acknowledged, though it could not have started before.
+    """Tasks and items that began after a pause or a cancel was acknowledged, though they could not have started before.
 
-    What could have may come later: it had started, and waited for a worker.
+    Those that could have may come later: they had started, and waited for a worker.
     """
     stops = [(call, _resumed_at(each, call)) for call in each.generation.asked("pause")]
     stops += [(call, NEVER) for call in each.generation.asked("cancel")]
@@ -48,7 +48,7 @@ def wrong_wait(each: Told, task: str, state: str, finished_at: float) -> str:
         return "failed, though it was answered"
     if state == "succeeded" and wait["type"] != "time" and not said:
         return "succeeded, and no call answered it"
-    # When a task before it ended is known from the receiver; a second is that outcome's way to the database.
+    # The receiver shows when a task before it ended; that outcome may take a second to reach the database.
     due_at = each.wait_over_at(task)
     if due_at < NEVER and finished_at < due_at - EARLY_SECONDS and not each.case.stepped(finished_at, due_at):
         return f"was over {due_at - finished_at:.3f} s before its time"
@@ -56,5 +56,5 @@ def wrong_wait(each: Told, task: str, state: str, finished_at: float) -> str:
 
 
 def may_be_cancelled(each: Told, task: str) -> bool:
-    """Whether a call may have cancelled it, or an item of it: that of its run."""
+    """Whether the call that cancelled its run may have cancelled it, or an item of it."""
     return each.cancel is not None and parts(task)[0] not in each.kept

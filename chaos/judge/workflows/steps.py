@@ -1,4 +1,4 @@
-"""How long tasks, items and inner runs waited for nothing but the engine."""
+"""How long tasks, items and inner runs waited only for the engine."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +11,7 @@ from chaos.judge.workflows.told import Told
 
 @dataclass(frozen=True)
 class Step:
-    """A task, an item or an inner run that began, and since when nothing but the engine made it wait; seconds since
-    1970.
-    """
+    """A task, an item or an inner run that began, and since when only the engine made it wait; seconds since 1970."""
 
     job: JobMade
     due_at: float
@@ -21,8 +19,8 @@ class Step:
 
 
 def steps(runs: list[Told]) -> Iterator[Step]:
-    """Of every task that waits for all before it, in runs that have no ``max_parallel``, were not cancelled, and were
-    not begun by a schedule: these may have to wait for another one.
+    """The step of every task that waits for all before it, in runs that have no ``max_parallel``, were not cancelled,
+    and were not begun by a schedule: runs of a schedule may have to wait for another one.
     """
     for each in runs:
         if each.workflow.max_parallel is not None or each.cancel or each.workflow.schedule:

@@ -13,14 +13,14 @@ from chaos.judge.workflows.runs import NEVER, Run, parts
 
 
 class Told(Outcome):
-    """When what came of a generation might begin and was to end."""
+    """When the parts of a generation might begin and had to end."""
 
     @cached_property
     def _ready(self) -> dict[str, float]:
         return {}
 
     def ready_at(self, task: str) -> float:
-        """Since when a task may have begun, going by the ends of those before it; never: it may not have."""
+        """Since when a task may have begun, by the ends of the tasks before it; ``NEVER``: it may not have."""
         if task not in self._ready:
             met = [self.met_at(one, on) for one, on in before(self.workflow, task)]
             self._ready[task] = max(
@@ -29,7 +29,7 @@ class Told(Outcome):
         return self._ready[task]
 
     def item_ready_at(self, unit: str) -> float:
-        """The same of an item: when it was its turn, since as many of those before it had ended."""
+        """The same for an item: when it was its turn, because enough items before it had ended."""
         task, _ = parts(unit)
         behind = self.units[task].index(unit) - self.workflow.tasks[task]["parallel"]
         if behind < 0:
@@ -41,7 +41,7 @@ class Told(Outcome):
         return self.ready_at(unit) if parts(unit)[1] is None else self.item_ready_at(unit)
 
     def met_at(self, one: str, on: str) -> float:
-        """Since when the end of a task, or that it was skipped, may have met its edge."""
+        """Since when the end of a task, or its being skipped, may have met its edge."""
         end = self.ends.get(one, "")
         if one in self.kept:
             return self.begins_at if _meets(end, on) else NEVER
@@ -129,7 +129,7 @@ class Told(Outcome):
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether it goes on since its caller never answered."""
+        """Whether it goes on because its caller never answered."""
         return any(
             self._is_unanswered(task) or any(each.is_unanswered for each in self.inner.get(task, ()))
             for task in self.workflow.tasks
@@ -181,7 +181,7 @@ class Told(Outcome):
         )
 
     def must(self, task: str) -> list[str]:
-        """What of a task had to be executed. Of a map, where a task failed and the workflow halts, the first items."""
+        """The units of a task that had to be executed. If a task failed and the workflow halts, a map's first items."""
         units = self.units[task]
         if self.fates[task] != Fate.START:
             return []
@@ -202,8 +202,8 @@ def _meets(end: str, on: str) -> bool:
 
 
 def told(case: Case) -> list[Told]:
-    """Each generation of each run of which it is known whether it was retried, but for runs of schedules that were
-    under way when the log was read: their executions are not in it.
+    """Each generation of each run, if it is known whether the run was retried. Runs of schedules that were under way
+    when the log was read are left out: their executions are not in it.
     """
     found: list[Told] = []
     for run in case.runs.values():
@@ -217,14 +217,14 @@ def told(case: Case) -> list[Told]:
 
 
 def under_way(case: Case) -> bool:
-    """Whether a run goes on that somebody asked for: its executions will not be in a log that is read now."""
+    """Whether a run that a caller asked for goes on: its executions will not be in a log that is read now."""
     return any(
         not each.is_due and not each.is_unanswered for each in told(case) if not each.workflow.schedule
     )
 
 
 def state_of(seen: RunSeen | None, unit: str) -> str:
-    """What the ledger says of a task or an item, in words."""
+    """The state of a task or an item by the ledger, in words."""
     if seen is None:
         return "nothing"
     task, nth = parts(unit)

@@ -1,4 +1,4 @@
-"""What requests of tasks carried, held against the inputs of runs and against what the tasks before were answered."""
+"""The values that tasks' requests carried, compared with the runs' inputs and the answers to the tasks before."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from chaos.judge.workflows.told import Told
 
 
 def carried(each: Told) -> Iterator[Breach]:
-    """Values that are not those that the tasks before it came to, or two of one task."""
+    """Values that are not the results of the tasks before it, or two different results of one task."""
     taken: dict[str, set[str]] = defaultdict(set)
     for unit, job in each.jobs.items():
         task, nth = parts(unit)
@@ -41,7 +41,7 @@ def carried(each: Told) -> Iterator[Breach]:
 
 
 def wrong(each: Told, one: str, value: Any, at: float) -> str:
-    """Why it cannot be what that name stood for at that moment (``history.WorkflowMade``); empty: it can."""
+    """Why it cannot be the value of that name at that moment (``history.WorkflowMade``); empty: it can."""
     task, _, within = one.partition(".")
     if task == "input":
         return wrong(each.outer[0], within, value, at) if each.outer else ""
@@ -67,12 +67,12 @@ def wrong(each: Told, one: str, value: Any, at: float) -> str:
 
 
 def _answers(each: Told, unit: str, at: float) -> set[int]:
-    """The numbers of those executions of which the result could be taken by then."""
+    """The numbers of the executions whose result could be taken by then."""
     return {good.request.delivery for good in each.good(unit) if good.ended_at <= at}
 
 
 def _item(each: Told, unit: str, delivery: Arrival, values: Mapping[str, Any]) -> Iterator[Breach]:
-    """Its place, and what stands there in the list."""
+    """The place of an item, and the value at that place in the list."""
     nth = parts(unit)[1]
     if values.get("nth") != nth:
         yield each.breach("value", delivery.at, unit, f"carried place {values.get('nth')}")
@@ -84,7 +84,7 @@ def _item(each: Told, unit: str, delivery: Arrival, values: Mapping[str, Any]) -
 
 
 def items(each: Told, unit: str) -> set[str]:
-    """What may stand at the place of an item: one value, or one for each answer to the task that lists them."""
+    """The values that may stand at the place of an item: one, or one for each answer to the task that lists them."""
     task, nth = parts(unit)
     over = each.workflow.tasks[task]["over"]
     if over == "input":

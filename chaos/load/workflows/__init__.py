@@ -1,4 +1,4 @@
-"""Workflows of every shape, their runs, and what callers do to these."""
+"""Workflows of every shape, their runs, and the calls that steer these."""
 
 from chaos.load.workflows.plans import FAN, MAX_PARALLEL, workflow_plans
 from chaos.load.workflows.runs import INNER, Runs

@@ -1,8 +1,9 @@
-"""What callers do to runs: pause, cancel, retry them, and answer what they wait for.
+"""The calls that steer runs: they pause, cancel and retry them, and answer their waits.
 
 A call is repeated until it is acknowledged, as a service would do; each is on record before the run is looked at again.
-A run is retried once it was seen to have ended, and what was seen is on record too. What is begun is carried through
-after the load is over, unless nothing comes of it for ``PATIENCE_SECONDS``: then something is wrong with the run.
+A run is retried once it was seen to have ended, and that reading is on record too. Deeds that have begun are carried
+through after the load is over, unless that takes longer than ``PATIENCE_SECONDS``: then something is wrong with the
+run.
 """
 
 import random
@@ -19,20 +20,22 @@ from chaos.load.workflows.reading import read_run
 from chaos.load.workflows.shapes import Deed
 
 LOOK_SECONDS = 1.0
-#: As long as a partition and what comes after it may last.
+#: As long as a partition and its aftermath may last.
 PATIENCE_SECONDS = 90.0
-#: By verb, the end of the path; of the others it is the verb.
+#: By verb, the end of the path; for the other verbs it is the verb itself.
 _PATHS = {"signal": "signals/{task}", "approve": "tasks/{task}/approve", "refuse": "tasks/{task}/refuse"}
 _OVER = {"succeeded", "failed", "cancelled", "skipped"}
 
 
 class GivenUpError(Exception):
-    """Nothing came of the run in all this time."""
+    """The run did not come to the awaited state in all this time."""
 
 
 @dataclass
 class Hands:
-    """Those of one run's caller. ``over``: the load is; ``broken_off``: it is, and the run is not looked at again."""
+    """The hands of one run's caller. ``over``: the load is over. ``broken_off``: the load is broken off, and the run is
+    not looked at again.
+    """
 
     caller: Caller
     journal: Journal
@@ -44,13 +47,13 @@ class Hands:
     _given_up_at: float = field(default=float("inf"), init=False)
 
     def carry_out(self, deeds: tuple[Deed, ...], rng: random.Random) -> None:
-        """All of them, one after the other."""
+        """Carry out all deeds, one after the other."""
         try:
             for deed in deeds:
                 if self.asked.number % deed.every == 0:
                     self._do(deed, rng)
         except GivenUpError:
-            return  # the judge will find what is left undone
+            return  # the judge will find the deeds that are left undone
 
     def _do(self, deed: Deed, rng: random.Random) -> None:
         self._pause(rng.uniform(*deed.after))
@@ -62,15 +65,15 @@ class Hands:
             self._steer(deed.verb)
 
     def _answer(self, deed: Deed) -> None:
-        """Once the task waits; not if it ended before."""
+        """Answer once the task waits; not if it ended before."""
         body = {"payload": {"sent": self.asked.number}} if deed.verb == "signal" else {}
         while self._state_of(deed.task) == "started":
-            # A second call would be refused if the first one was carried out: the run tells.
+            # A second call would be refused if the first one was carried out: the run's state tells.
             if self._steer(deed.verb, task=deed.task, body=body, repeats=False):
                 return
 
     def _state_of(self, task: str) -> str:
-        """Of a task, once it has started or ended."""
+        """The state of a task, once it has started or ended."""
         state: str = self._until(lambda seen: seen.tasks[task]["state"], {"started", *_OVER}.__contains__)
         return state
 
@@ -92,7 +95,7 @@ class Hands:
     def _steer(
         self, verb: str, *, task: str = "", body: Any = None, key: str = "", repeats: bool = True, **told: Any
     ) -> bool:
-        """Call until it is acknowledged, or once, and put that down. Returns whether it was."""
+        """Call until the call is acknowledged, or once, and record that. Returns whether it was acknowledged."""
         path = f"/workflow-runs/{self.asked.run_id}/{_PATHS.get(verb, verb).format(task=task)}"
         requested_at, acknowledged_at = time.time(), None
         while acknowledged_at is None:
@@ -102,7 +105,7 @@ class Hands:
             except Refused as error:
                 if error.status != HTTPStatus.CONFLICT:
                     raise
-                break  # the run, or what waited, had ended; or an earlier one of these calls did it
+                break  # the run, or the wait, had ended; or an earlier one of these calls did it
             except OSError:  # it may have happened
                 if not repeats or not self._goes_on(AGAIN_SECONDS):
                     break
@@ -119,7 +122,7 @@ class Hands:
         return acknowledged_at is not None
 
     def _until(self, look: Callable[[RunSeen], Any], fits: Callable[[Any], bool]) -> Any:
-        """What is seen of the run, once it fits. Raises ``GivenUpError``."""
+        """The result of ``look`` at the run, once it fits. Raises ``GivenUpError``."""
         while True:
             try:
                 found = look(read_run(self.caller, self.workflow.tenant, self.asked.run_id, reading=0))
@@ -130,7 +133,7 @@ class Hands:
             self._pause(LOOK_SECONDS)
 
     def _pause(self, seconds: float) -> None:
-        """At least so long, and until calls are allowed. Raises ``GivenUpError``."""
+        """Pause at least so long, and until calls are allowed. Raises ``GivenUpError``."""
         while not self._goes_on(seconds) or self.caller.silent.is_set():
             seconds = LOOK_SECONDS
             if time.monotonic() > self._given_up_at:

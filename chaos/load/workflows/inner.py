@@ -2,9 +2,9 @@
 
 from chaos.load.workflows.shapes import Deed, Task, WorkflowPlan
 
-#: So many seconds after it began a run is cancelled: its inner run is at work then, or waits.
+#: A run is cancelled so many seconds after it began: its inner run is at work then, or waits.
 GOING_ON = (1.0, 3.0)
-#: Later than all that goes on by itself has ended.
+#: Later than the end of all work that goes on by itself.
 DEADLINE_SECONDS = 4.0
 
 
@@ -48,8 +48,8 @@ def nested() -> list[WorkflowPlan]:
 
 
 def redone() -> list[WorkflowPlan]:
-    """An inner run fails until its outer run is retried, which begins another one; every other run has a third, of a
-    task that had succeeded.
+    """An inner run fails until its outer run is retried, which begins another inner run. Every other run has a third,
+    begun by a task that had succeeded.
     """
     return [
         WorkflowPlan(
@@ -85,8 +85,8 @@ def redone() -> list[WorkflowPlan]:
 
 
 def called_off() -> list[WorkflowPlan]:
-    """Is cancelled while its inner run goes on, which ends by nothing else; every other run is retried and cancelled
-    once more.
+    """A run is cancelled while its inner run goes on; nothing else ends the inner run. Every other run is retried and
+    cancelled once more.
     """
     return [
         _endless("called_off_inner"),
@@ -113,7 +113,7 @@ def called_off() -> list[WorkflowPlan]:
 
 
 def overdue() -> list[WorkflowPlan]:
-    """Has a deadline, which its inner run lets pass: nobody else ends either."""
+    """A run has a deadline, which its inner run lets pass: nothing else ends either run."""
     return [
         _endless("overdue_inner"),
         WorkflowPlan(
@@ -135,7 +135,7 @@ def overdue() -> list[WorkflowPlan]:
 
 
 def _endless(name: str) -> WorkflowPlan:
-    """Works for a while, and waits for a signal that nobody sends."""
+    """Works for a while, and waits for a signal that is never sent."""
     return WorkflowPlan(
         name=name,
         is_inner=True,

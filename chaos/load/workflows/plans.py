@@ -1,4 +1,4 @@
-"""The load's workflows: one of each shape, and of each thing that callers do to runs."""
+"""The load's workflows: one of each shape, and one for each way in which callers steer runs."""
 
 from itertools import pairwise
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 from chaos.load.workflows.inner import called_off, nested, overdue, redone
 from chaos.load.workflows.shapes import OF_INPUT, Deed, Task, WorkflowPlan
 
-#: Of one fan-out; each result is taken by what comes after.
+#: The tasks of one fan-out; the task after them takes each result.
 FAN = 20
 MAX_PARALLEL = 6
-#: So many seconds after it began a run is cancelled or paused, and resumed after that.
+#: A run is cancelled or paused so many seconds after it began, and resumed so many seconds after that.
 SOON = (0.5, 2.5)
 PAUSED = (2.0, 3.0)
 
 
 def workflow_plans() -> list[WorkflowPlan]:
-    """One of each, behind those that are its inner runs; a short run of the load has the first ones alone."""
+    """One of each, after the workflows that are its inner runs; a short run of the load has only the first ones."""
     return [
         _diamond("diamond"),
         _mapped(),
@@ -40,7 +40,7 @@ def workflow_plans() -> list[WorkflowPlan]:
 
 
 def _diamond(name: str, *, fails: bool = False) -> WorkflowPlan:
-    """Two ways that meet again, and one that is gone only if the right one fails; it halts."""
+    """Two branches that meet again, and one that is taken only if the right one fails; the workflow halts."""
     right = Task(target="failing", max_attempts=2) if fails else Task(target="flaky", failures=1)
     return WorkflowPlan(
         name=name,
@@ -131,7 +131,7 @@ def _mixed() -> WorkflowPlan:
 
 
 def _mapped() -> WorkflowPlan:
-    """A map over what a task was answered, three at once; two of its items fail for good, and the rest go on."""
+    """A map over the answer to a task, three at once; two of its items fail for good, and the rest go on."""
     return WorkflowPlan(
         name="mapped",
         tasks={
@@ -166,7 +166,7 @@ def _listed() -> WorkflowPlan:
 
 
 def _waits() -> WorkflowPlan:
-    """Each kind of wait, each way in which it ends, and what comes after it."""
+    """Each kind of wait, each way in which it ends, and the tasks after it."""
     return WorkflowPlan(
         name="waits",
         tasks={
@@ -207,7 +207,7 @@ def _waits() -> WorkflowPlan:
 
 
 def _retried() -> WorkflowPlan:
-    """A task fails until its run is retried; every other run goes on from a task that had succeeded, then."""
+    """A task fails until its run is retried. Every other run is then retried from a task that had succeeded."""
     return WorkflowPlan(
         name="retried",
         tasks={
@@ -303,7 +303,7 @@ def _paused() -> WorkflowPlan:
 
 
 def _timed(name: str, cron: str, overlap_policy: str) -> WorkflowPlan:
-    """Begun by its schedule, two instants at a time of which the second finds a run that goes on."""
+    """Begun by its schedule, at two instants close together: the second one finds a run that goes on."""
     return WorkflowPlan(
         name=name,
         tasks={"begin": Task(seconds=1.5), "end": Task(seconds=1.5, brings=("begin",))},

@@ -1,4 +1,4 @@
-"""A run as the API shows it, and what it shows of each item of a map."""
+"""A run, and each item of its maps, as the API shows them."""
 
 import time
 from datetime import datetime
@@ -7,12 +7,12 @@ from typing import Any
 from chaos.history import RunSeen
 from chaos.load.caller import Caller
 
-#: Of a run that lacks its input, which is for the judge to find fault with.
+#: The number of a run that lacks its input; the judge must find that fault.
 NO_NUMBER = -1
 
 
 def read_run(caller: Caller, tenant: str, run_id: str, *, reading: int) -> RunSeen:
-    """The line of the history. Raises what a call raises."""
+    """The line of the history. Raises the errors of ``Caller.call``."""
     run = caller.call(tenant, "GET", f"/workflow-runs/{run_id}")
     tasks, given = {task["task"]: _task(task) for task in run["tasks"]}, run["input"] or {}
     within = (
@@ -40,7 +40,7 @@ def read_run(caller: Caller, tenant: str, run_id: str, *, reading: int) -> RunSe
 
 
 def _items(caller: Caller, tenant: str, run_id: str, task: str, count: int) -> list[dict[str, Any]]:
-    """Of lists that fit on a page; an item beyond the count is of a longer list that an earlier retry had."""
+    """The items of a list that fits on a page. An item beyond the count is of a longer list, from an earlier retry."""
     page = caller.call(
         tenant, "GET", f"/workflow-runs/{run_id}/tasks/{task}/items?page_size=200&ordering=item"
     )

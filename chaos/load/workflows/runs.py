@@ -1,7 +1,7 @@
 """Makes workflows, begins runs of them at a steady rate, and reads these.
 
-Each run is asked for under an ``Idempotency-Key`` of its own until that is acknowledged. What callers do to it after
-that is in ``deeds``.
+Each run is asked for under an ``Idempotency-Key`` of its own until that is acknowledged. The calls that steer it after
+that are in ``deeds``.
 """
 
 import random
@@ -20,7 +20,7 @@ from chaos.load.workflows.deeds import Hands
 from chaos.load.workflows.reading import read_run
 from chaos.load.workflows.shapes import WorkflowPlan
 
-#: Runs that something is done to at once.
+#: The number of runs that are steered at once.
 HANDS = 12
 #: Each inner run, the trigger of its task, and which start of that it was: the API does not show the last.
 INNER = "SELECT id::text, trigger_id::text, task_start FROM jobs_workflowrun WHERE task_start IS NOT NULL"
@@ -36,7 +36,7 @@ class Runs:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def make(self, plan: WorkflowPlan, *, tenant: str) -> WorkflowMade:
-        """Create a workflow; raises what a call raises."""
+        """Create a workflow; raises the errors of ``Caller.call``."""
         definition = plan.definition(receiver_url=self.caller.receiver_url)
         answer = self.caller.call(tenant, "POST", "/workflows", definition)
         workflow = plan.made(answer, tenant=tenant, at=time.time())
@@ -69,9 +69,9 @@ class Runs:
 
     @contextmanager
     def busy(self, rng: random.Random, *, every_seconds: float) -> Iterator[None]:
-        """Begin runs of all workflows in turn until the block ends, then do to them what is left to be done.
+        """Begin runs of all workflows in turn until the block ends, then carry out the deeds that are left.
 
-        Fails if a call was refused. Where the block fails all is left as it is.
+        Fails if a call was refused. If the block fails, the runs are left as they are.
         """
         over, broken_off = threading.Event(), threading.Event()
         done: list[Future[None]] = []
@@ -110,12 +110,12 @@ class Runs:
                 done.append(hands.submit(hand.carry_out, plan.deeds, own))
 
     def note_inner(self, rows: Iterable[tuple[str, str, int]]) -> None:
-        """Put down which starts of tasks began inner runs; ``rows`` are those of ``INNER``."""
+        """Record which starts of tasks began inner runs; ``rows`` are those of ``INNER``."""
         for run_id, trigger_id, task_start in rows:
             self.journal.note(InnerRun(run_id=run_id, trigger_id=trigger_id, task_start=task_start))
 
     def read(self, *, reading: int) -> None:
-        """Put down every run of every workflow, as the API shows it."""
+        """Record every run of every workflow, as the API shows it."""
         for workflow, _ in self.made:
             path: str | None = f"/workflow-runs?workflow={workflow.workflow_id}&page_size=200"
             while path:

@@ -1,4 +1,4 @@
-"""Workflows to make: as the API takes them, and as the history tells of them.
+"""Workflows to make: as the API takes them, and as the history records them.
 
 A task's request carries the number of its run and the results of tasks before it; its result is the receiver's answer.
 """
@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 from chaos.history import WorkflowMade
 from chaos.load.definitions import TIMEOUT_SECONDS, retry_policy
 
-#: In ``Task.over``: the list is the input's. In a name that ``Task.brings`` has: the value is.
+#: In ``Task.over``: the list is the input's. In a name in ``Task.brings``: the value is the input's.
 OF_INPUT = "input"
-#: How many items that has, by the number of the run; None: it has no list.
+#: How many items that list has, by the number of the run; None: the input has no list.
 SIZES = (5, 0, 3, None)
-#: How far ahead the instant is for which a run is to wait.
+#: How far ahead the instant is that a run waits for.
 UNTIL_SECONDS = 2.0
 
 
@@ -23,8 +23,8 @@ UNTIL_SECONDS = 2.0
 class Task:
     """A task to make; the fields are those of ``history.WorkflowMade.tasks``.
 
-    ``by_number``: its receiver counts requests by the number of the run, so that a task of an inner run that fails so
-    many times goes on with that in the inner run that is begun in its place.
+    ``by_number``: its receiver counts requests by the number of the run. So if a task of an inner run fails so many
+    times, the count goes on in the inner run that is begun in its place.
     """
 
     target: str = "ok"
@@ -45,7 +45,7 @@ class Task:
     job_type: str = "chaos.task"
 
     def definition(self, url: str, plan: "WorkflowPlan") -> dict[str, Any]:
-        """It within the body of ``POST /workflows``."""
+        """The task within the body of ``POST /workflows``."""
         if self.wait:
             return {"wait": self.wait, "when": self.when}
         if self.inner:
@@ -78,7 +78,7 @@ class Task:
         return {"map": {"over": _from(over), "max_parallel": self.parallel}}
 
     def result(self, key: str) -> str:
-        """What of its result a task after it takes."""
+        """The part of its result that a task after it takes."""
         if self.over:
             return f"{key}.result"
         return f"{key}.result.{self._says()}"
@@ -89,10 +89,10 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Deed:
-    """What the load does to each ``every``-th run: ``verb`` as in ``history.Steered``.
+    """A call by which the load steers each ``every``-th run: ``verb`` as in ``history.Steered``.
 
-    A pause, a resume and a cancel come so many seconds ``after`` what was done before; a signal, an approval and a
-    refusal once ``task`` waits for them; a retry once the run has ended, of ``tasks``, without ``skip``.
+    A pause, a resume and a cancel come so many seconds ``after`` the deed before; a signal, an approval and a refusal
+    once ``task`` waits for them; a retry once the run has ended, of ``tasks``, without ``skip``.
     """
 
     verb: str
@@ -109,8 +109,8 @@ Edge = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowPlan:
-    """A workflow to make, and what is done to its runs. One with a ``schedule`` is begun by that alone, one that
-    ``is_inner`` by tasks of others, whose names it goes by: these are made after it.
+    """A workflow to make, and the deeds for its runs. One with a ``schedule`` is begun by that alone. One that
+    ``is_inner`` is begun by tasks of others, which refer to it by name: these are made after it.
     """
 
     name: str
@@ -146,7 +146,7 @@ class WorkflowPlan:
         }
 
     def values(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """What a payload takes, each by its name in ``history.WorkflowMade``."""
+        """The values that a payload takes, each by its name in ``history.WorkflowMade``."""
         return {name: _from(self._place(name)) for name in names}
 
     def _place(self, name: str) -> str:
@@ -156,7 +156,7 @@ class WorkflowPlan:
         return f"{key}.result.{within}.delivery" if within else self.tasks[key].result(key)
 
     def input(self, number: int, *, now: float) -> dict[str, Any]:
-        """With what a run begins, beside its number; ``now`` is in seconds since 1970."""
+        """The input of a run, beside its number; ``now`` is in seconds since 1970."""
         given: dict[str, Any] = {}
         size = SIZES[number % len(SIZES)]
         if size is not None and any(task.over == OF_INPUT for task in self.tasks.values()):

@@ -1,1 +1,1 @@
-"""What is done to many jobs or triggers by one call."""
+"""Actions on many jobs or triggers by one call."""

@@ -19,7 +19,7 @@ Outcome = Job | CarillonError
 def create_jobs(
     *, tenant: Tenant, definitions: Sequence[object], all_or_nothing: bool = False
 ) -> list[Outcome]:
-    """Create the jobs of ``definitions``; returns in their order what each became, a job or why it was refused.
+    """Create the jobs of ``definitions``; returns one outcome for each, in their order: the job or its refusal.
 
     Each is checked as ``create_job`` checks it, against those before it too. With ``all_or_nothing`` a refusal of one
     refuses all: raises ``InvalidInput`` or ``Conflict`` with paths such as ``jobs[3].name``, or ``QuotaExceeded``.
@@ -46,7 +46,7 @@ def create_jobs(
 
 
 def drafts(outcomes: Sequence[Outcome]) -> list[Job]:
-    """Those that have not been refused."""
+    """The jobs that have not been refused."""
     return [outcome for outcome in outcomes if isinstance(outcome, Job)]
 
 
@@ -81,7 +81,7 @@ def _refuse_beyond_quota(tenant: Tenant, outcomes: list[Outcome]) -> None:
 
 
 def _insert(outcomes: list[Outcome]) -> None:
-    """Write the jobs. A name that somebody took since we looked is refused like any other."""
+    """Write the jobs. A name that was taken since the check is refused like any other."""
     wanted = drafts(outcomes)
     written = job_store.insert(wanted)
     _replace(outcomes, {id(job): name_taken(job.name) for job in wanted if job.id not in written})

@@ -2,7 +2,7 @@
 
 ``PATCH /jobs/{id}``, the console's form and an operation's slice are all ``edit``. The caller holds the tenant's lock,
 which keeps dispatch away, and the jobs', which keep the materializer away (``jobs.actions.jobs``), in a transaction of
-its own. Each job is judged by itself; one that refuses stays as it is, and the others are written by the same few
+its own. Each job is checked by itself. A job that refuses stays as it is, and the others are written by the same few
 statements.
 """
 
@@ -35,17 +35,17 @@ from tenants.clock import database_now
 from tenants.models import Tenant
 
 _NAME_TAKEN = "job_name_unique_among_living"
-#: What of a job no firing has to do with.
+#: Columns of a job that affect no firing.
 _INERT = frozenset({"name", "labels", "notify", "watched", "pause_after_failures", "delete_after"})
-#: What decides which missed firings run.
+#: Columns that decide which missed firings run.
 _MISFIRE = frozenset({"misfire_policy", "misfire_grace", "catchup_window", "max_catchup"})
 MAX_JUDGING_SECONDS = 0.25
-#: Jobs that a preview holds against the changes, and the differences it shows.
+#: How many jobs a preview checks against the changes, and how many differences it shows.
 PREVIEWED, MAX_DIFFERENCES = 200, 10
 
 
 class Edited(NamedTuple):
-    """Of the first ``looked_at`` jobs: by id why those that refused did; the others are as the patch says."""
+    """The result for the first ``looked_at`` jobs: by id, why a job refused; the others are as the patch says."""
 
     looked_at: int
     refused: dict[UUID, CarillonError]
@@ -53,7 +53,7 @@ class Edited(NamedTuple):
 
 @dataclass
 class _Edit:
-    """What is to be written of one job. ``closing``: what it has missed is put on record as it was until now."""
+    """The planned write of one job. ``closing``: missed firings go on record by the job as it was until now."""
 
     job: Job
     changed: dict[str, Any]
@@ -67,9 +67,9 @@ def edit(
 ) -> Edited:
     """Edit locked jobs of ``tenant``: ``changes`` is a JSON merge patch over each, or with ``whole`` a definition.
 
-    Brings rows and objects to the new version; a change of nothing leaves the version. Stops where ``judge`` does.
-    ``kinds``: where jobs may be of others than the tenant's types. Raises ``InvalidInput`` when a pull type was just
-    deleted.
+    Brings rows and objects to the new version; if nothing changes, the version stays. Stops where ``judge`` does.
+    ``kinds``: given where jobs may be of other types than the tenant's. Raises ``InvalidInput`` when a pull type was
+    just deleted.
     """
     catchup.hold(job_ids=[job.id for job in jobs if job.status not in ENDED_JOB])
     now = database_now()
@@ -98,10 +98,11 @@ def judge(
     whole: bool = False,
     kinds: Kinds | None = None,
 ) -> Iterator[tuple[Job, dict[str, Any] | CarillonError]]:
-    """Of each job the columns that ``changes`` would change, with their values, or why it refuses. Writes nothing.
+    """Yield for each job the columns that ``changes`` would change, with their values, or why it refuses.
 
-    Stops, after one job at least, when it has taken ``MAX_JUDGING_SECONDS``, or what one call may spend on payloads
-    with schemas of the tenant's own: a beat has other work, and no job is to be refused for what others cost.
+    Writes nothing. Stops, after one job at least, when it has taken ``MAX_JUDGING_SECONDS``, or has spent the share
+    of one call for payloads with schemas of the tenant's own. A beat has other work, and no job may be refused
+    because of the cost of others.
     """
     kinds, began = kinds or Kinds(tenant), time.monotonic()
     for nth, job in enumerate(jobs):
@@ -114,7 +115,7 @@ def judge(
 
 
 def preview(job_ids: Sequence[UUID], *, tenant: Tenant, changes: object) -> dict[str, Any]:
-    """What ``changes`` would do to these jobs: how many were looked at, would change and would refuse, with the first
+    """Preview ``changes`` for these jobs: how many were looked at, would change and would refuse, with the first
     ``MAX_DIFFERENCES`` and ``MAX_REFUSALS`` of them. Locks and writes nothing."""
     jobs = list(Job.objects.filter(tenant=tenant, deleted_at=None, id__in=job_ids).order_by("id"))
     judged = list(judge(jobs, tenant=tenant, changes=changes, now=database_now()))
@@ -160,10 +161,10 @@ def _changed(
 
 
 def _planned(job: Job, changed: dict[str, Any], now: datetime) -> _Edit:
-    """What the edit of one job comes to, and its new version's next instant to materialize. Raises ``ScheduleError``.
+    """Plan the edit of one job, with its new version's next instant to materialize. Raises ``ScheduleError``.
 
-    What was missed is caught up with as the job was until now: with another schedule or misfire policy, the instants
-    that no beat has seen are put on record first; with the same, they are left to the beat.
+    Missed firings are caught up with by the job as it was until now. If the schedule or the misfire policy changes,
+    the instants that no beat has seen are put on record first; if both stay, they are left to the beat.
     """
     if changed.keys() <= _INERT:
         return _Edit(job, changed, job.next_fire_at, inert=True, closing=False)
@@ -208,7 +209,7 @@ def _withdraw_ahead(edits: Sequence[_Edit], now: datetime) -> None:
 
 
 def _note_present_versions(jobs: Sequence[Job]) -> None:
-    """Jobs that were put into the tables past the API: their past would be taken for the new schedule's."""
+    """Note versions of jobs that were not written by the API; else their past would count as the new schedule's."""
     wanted = {(job.id, job.version) for job in jobs}
     versions = JobVersion.objects.filter(job__in=[job.id for job in jobs])
     known = set(

@@ -1,11 +1,11 @@
 """Operations: pause, resume, cancel, delete or edit all jobs that match a filter, replay or cancel all such triggers,
 pause, resume, cancel or retry all such runs of workflows.
 
-Begun by the API and carried on by the beats, a slice at a time (``advance``). A slice is one transaction of a bounded
-number of statements: what it does and how far it has come commit together, so that a crash loses no item and does none
-twice. How many items of an operation that keeps a pace may be done now is decided where its row is taken, by the
-database's clock. The audit trail names who asked for it. Which items match is the caller's business: a ``Select`` gives
-the next.
+The API begins an operation, and the beats carry it on, a slice at a time (``advance``). A slice is one transaction of a
+bounded number of statements: its changes and its progress commit together, so a crash loses no item and does none
+twice. If an operation keeps a pace, the statement that takes its row decides by the database's clock how many items may
+be done now. The audit trail names the actor who asked for it. The caller decides which items match: a ``Select`` gives
+the next ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,15 +32,15 @@ from tenants.models import Tenant
 log = get_logger()
 #: Unfinished operations a tenant may have.
 MAX_UNFINISHED = 10
-#: Items of a slice. While it lasts nothing of the tenant is dispatched: about a tenth of a second.
+#: Items of a slice. While it lasts, nothing of the tenant is dispatched: about a tenth of a second.
 SLICE = 250
-#: The same of an edit, each of whose jobs is checked by itself.
+#: The same for an edit, which checks each job by itself.
 EDIT_SLICE = 100
-#: The same of runs of workflows, each of which takes some statements.
+#: The same for runs of workflows: each run takes some statements.
 RUN_SLICE = 50
-#: A slice ends with the job that brings the triggers it writes above so many,
+#: A slice ends with the job that brings the triggers it writes above this number.
 MAX_TRIGGERS = 2_500
-#: and where one job of it fails as nobody foresaw, so many are done one by one, to find out which.
+#: If a job of a slice fails in an unforeseen way, this many jobs are done one by one, to find out which one fails.
 SLICE_ALONE = 25
 #: The SQLSTATE of a statement that took longer than it may.
 QUERY_CANCELED = "57014"
@@ -64,7 +64,7 @@ _OF_TRIGGERS: dict[str, tuple[Callable[..., list[UUID]], str]] = {
         lifecycle.replay,
         "It has not ended, is a task of a workflow run, or its job is cancelled or deleted.",
     ),
-    "cancel_triggers": (lifecycle.cancel_many, "It has ended already."),
+    "cancel_triggers": (lifecycle.cancel_many, "It has already ended."),
 }
 
 
@@ -76,7 +76,7 @@ class Selection(NamedTuple):
     ends: bool
 
 
-#: Of an operation's row, and how many at most.
+#: Called with an operation's row and the most ids to return.
 Select = Callable[[Any, int], Selection]
 
 
@@ -91,10 +91,10 @@ def begin_operation(
     reason: str = "",
     expected: int | None = None,
 ) -> Operation:
-    """Put an operation on record; the beats take it up. ``wanted`` is a filter that was checked, ``changes`` those of
+    """Put an operation on record; the beats take it up. ``wanted`` is a checked filter, ``changes`` are the changes of
     an edit (``definition.read_patch``). ``all_or_nothing``: check all jobs first, and edit none if one refuses.
-    ``per_second``: so many items a second at most. ``reason``: of a pause, what the jobs then say. ``expected``: how
-    many matched when somebody counted.
+    ``per_second``: the most items a second. ``reason``: the reason of a pause, which the jobs then show.
+    ``expected``: how many items matched when they were counted.
 
     Raises ``Conflict`` when ``MAX_UNFINISHED`` of the tenant's are unfinished.
     """
@@ -126,22 +126,22 @@ def find_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
 
 
 def cancel_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
-    """Do nothing more of it; what was done stays done. May be repeated. Raises ``Conflict`` when it has finished."""
+    """Do no more items of it; the done ones stay done. May be repeated. Raises ``Conflict`` when it has finished."""
     operation = find_operation(tenant=tenant, operation_id=operation_id)
     stopped = operations_store.cancel(operation_id=operation.id, tenant_id=tenant.id)
     operation.refresh_from_db()
     if not stopped and not operation.cancelled:
-        raise Conflict("The operation has finished already.")
+        raise Conflict("The operation has already finished.")
     return operation
 
 
 def pause_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
-    """Do nothing more of it until it is resumed. May be repeated. Raises ``Conflict`` when it has ended."""
+    """Do no more items of it until it is resumed. May be repeated. Raises ``Conflict`` when it has ended."""
     return _stop_or_go(operations_store.pause, tenant=tenant, operation_id=operation_id)
 
 
 def resume_operation(*, tenant: Tenant, operation_id: UUID | str) -> Operation:
-    """Go on with one that is paused, where it was. May be repeated. Raises ``Conflict`` when it has ended."""
+    """Go on with a paused operation where it stopped. May be repeated. Raises ``Conflict`` when it has ended."""
     return _stop_or_go(operations_store.resume, tenant=tenant, operation_id=operation_id)
 
 
@@ -150,12 +150,13 @@ def _stop_or_go(act: Callable[..., bool], *, tenant: Tenant, operation_id: UUID 
     act(operation_id=operation.id, tenant_id=tenant.id)
     operation.refresh_from_db()
     if operation.finished_at:
-        raise Conflict(f"The operation has ended already: it is {status_of(operation)}.")
+        raise Conflict(f"The operation has already ended: it is {status_of(operation)}.")
     return operation
 
 
 def advance(select: Select) -> bool:
-    """Do one slice of the operation that has waited longest. False: there is none, or other beats have them in hand."""
+    """Do one slice of the operation that has waited longest. False: there is none, other beats work on
+    them, or all are paused or wait for their pace."""
     with db.atomic():
         operation = operations_store.take()
         if operation is None:
@@ -170,7 +171,7 @@ def advance(select: Select) -> bool:
         except db.DISCONNECTED:
             raise
         except db.StatementFailed as error:
-            # Somebody has the tenant locked. Let the other operations have their turn; this one comes after them.
+            # The tenant is locked elsewhere. Let the other operations have their turn; this one comes after them.
             log.info("operation waits", id=str(operation.id), error=str(error).strip().splitlines()[:1])
             operations_store.postpone(operation_id=operation.id)
         except Exception:
@@ -190,7 +191,7 @@ def representation(operation: Operation) -> dict[str, Any]:
 
 
 def status_of(operation: Operation) -> str:
-    """In a word: running or paused; or, at its end, finished, refused or cancelled."""
+    """The status in one word: running or paused; or, at its end, finished, refused or cancelled."""
     if operation.finished_at is None:
         return "paused" if operation.paused_at else "running"
     if operation.cancelled:
@@ -222,7 +223,7 @@ def _do_slice(operation: Any, select: Select) -> None:
 
 
 def _check(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
-    """Of an edit: look at the first of the jobs, and say which would refuse. Locks nothing."""
+    """Check the first of an edit's jobs, and say which would refuse. Locks nothing."""
     found = {job.id: job for job in Job.objects.filter(tenant=tenant, deleted_at=None, id__in=ids)}
     living = [found[one] for one in ids if one in found]
     try:
@@ -230,16 +231,16 @@ def _check(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, status
     except db.TRANSIENT:
         raise
     except Exception:
-        # One job that nobody foresaw: all are left as they are.
+        # One job failed in an unforeseen way: all are left as they are.
         log.exception("operation failed on a job", verb=operation.verb, tenant=tenant.slug)
         return len(ids), dict.fromkeys(ids, OUR_FAULT)
     refusals = {job.id: str(why) for job, why in judged if isinstance(why, CarillonError)}
-    # What is gone by now will be so when the others are edited.
+    # A job that is gone by now will still be gone when the others are edited.
     return len(ids) if len(judged) == len(living) else ids.index(judged[-1][0].id) + 1, refusals
 
 
 def _carry_out(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, statuses.Refusals]:
-    """Do it to the first of them; returns to how many, and to which it could not be done, with why."""
+    """Do it to the first of the items; returns how many were tried, and why it could not be done to some, by id."""
     verb: str = operation.verb
     if verb in _OF_TRIGGERS:
         lifecycle.lock_tenant(tenant.id)
@@ -281,7 +282,7 @@ def _together(operation: Any, tenant: Tenant, ids: list[UUID]) -> tuple[int, sta
 
 
 def _as_many_as_may_be(verb: str, ids: list[UUID], locked: dict[UUID, Job]) -> list[UUID]:
-    """One job may have thousands of triggers waiting, or owe them: then the slice ends with it."""
+    """One job may have thousands of waiting triggers, or owe them: then the slice ends with it."""
     written = lifecycle.weigh(job_ids=list(locked), most=MAX_TRIGGERS)
     now, pauses = database_now(), statuses.pauses_of(locked.values())
     total = 0
@@ -313,14 +314,14 @@ def _refused(operation: Any, tenant: Tenant, job_id: UUID) -> str:
     except db.StatementFailed as error:
         if not _took_too_long(error):
             raise
-        return "It has so many triggers that this takes too long among others; do it to this job alone."
+        return "It has too many triggers for an operation on many jobs; do it to this job alone."
     except Exception:
-        # One job that nobody foresaw must not keep the operation from the others for ever.
+        # One job that fails in an unforeseen way must not keep the operation from the others for ever.
         log.exception("operation failed on a job", verb=verb, job_id=str(job_id))
         return OUR_FAULT
     return ""
 
 
 def _took_too_long(error: db.StatementFailed) -> bool:
-    """Whether it is for what was asked, and not for somebody's lock, which is gone sooner or later."""
+    """Whether the work itself took too long, and not the wait for a lock, which is released sooner or later."""
     return db.sqlstate(error) == QUERY_CANCELED

@@ -1,7 +1,8 @@
-"""Pauses that end by themselves: the jobs whose end has come are resumed, as by hand.
+"""Pauses that end by themselves: jobs whose pause is over are resumed, as by hand.
 
-Any beat does it, some hundreds of one tenant's at a time, each batch in one transaction. Two beats do not meet: rows
-that another holds are left to it. Whatever falls due after the end that was set runs, as late as a beat comes to it.
+Any beat does it, some hundreds of jobs of one tenant at a time, each batch in one transaction. Two beats do not meet:
+a beat leaves rows that another one holds to it. Every firing that falls due after the end set for the pause runs,
+however late a beat comes to it.
 """
 
 from collections.abc import Sequence
@@ -15,16 +16,16 @@ from jobs.store.trail import ENGINE, acting_as
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: While they are resumed nothing of their tenant is dispatched: about a tenth of a second.
+#: While they are resumed, nothing of their tenant is dispatched: about a tenth of a second.
 BATCH = 250
-#: Tenants that are passed over in one look, each after 50 ms at most.
+#: The most tenants that are passed over in one look, each after 50 ms at most.
 MAX_HELD_UP = 10
 
 
 def end_pauses() -> bool:
     """Resume a batch of the jobs whose pause is over. Returns whether there may be more.
 
-    A tenant whose lock, or jobs, somebody holds waits for the next look; the others do not wait for it.
+    A tenant whose lock or jobs are held elsewhere waits for the next look; the others do not wait for it.
     """
     held_up: list[int] = []
     while len(held_up) < MAX_HELD_UP and (over := job_store.pauses_over(but=held_up, limit=BATCH)):
@@ -39,7 +40,7 @@ def end_pauses() -> bool:
 
 
 def _resume(tenant_id: int, job_ids: Sequence[UUID]) -> bool:
-    """Whether any of these jobs could be had."""
+    """Resume those of these jobs that can be locked. Returns whether there were any."""
     with acting_as(ENGINE), db.atomic():
         lifecycle.lock_tenant(tenant_id)
         held = job_store.hold_paused(job_ids)

@@ -1,8 +1,9 @@
-"""The thread of a beat that carries operations on, and resumes jobs whose pause is over. It needs no leader: whoever
-takes an operation's row, or a job's, has it.
+"""The thread of a beat that carries operations on, and resumes jobs whose pause is over. It needs no leader: the beat
+that takes the row of an operation or a job has it.
 
-It rests between two slices, so that dispatch gets at the tenant and the process at its own work. What does the work is
-imported with the first that there is: its shapes were a third of a beat's start, and most beats end without any.
+It rests between two slices, so that dispatch gets at the tenant and the process at its own work. The modules that do
+the work are imported when there is work for the first time: their shapes took a third of a beat's start, and most beats
+end without any work.
 """
 
 import threading
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from jobs.actions.bulk.operations import Select
 
 log = get_logger()
-#: With nothing to do it looks again after this long,
+#: If there is nothing to do, it looks again after this long.
 IDLE_SECONDS = 1.0
-#: with an operation that keeps a pace when its next item falls due, but no sooner than
+#: If an operation keeps a pace, it looks again when the next item falls due, but no sooner than this.
 PACED_SECONDS = 0.2
-#: What the database may take for one of its statements, under the tenant's lock.
+#: The longest that the database may take for one of its statements, under the tenant's lock.
 MAX_STATEMENT = timedelta(seconds=10)
-#: and after a slice rests for as many times as long as that took.
+#: After a slice it rests for the slice's duration times this.
 REST = 0.5
 
 
@@ -40,7 +41,7 @@ class Runner:
 
     def _run(self) -> None:
         while True:
-            # Neither keeps the other from its turn. A thread that ends is missed by nobody.
+            # A failure of one must not cost the other its turn, nor end the thread: nothing would notice its end.
             try:
                 rest = self.resume()
             except Exception:
@@ -65,7 +66,7 @@ class Runner:
         return (time.monotonic() - began) * REST if busy else IDLE_SECONDS
 
     def turn(self) -> float:
-        """One slice, if there is one to do. Returns the seconds to rest. A database that is away is waited out."""
+        """One slice, if there is one to do. Returns the seconds to rest. It waits while the database is away."""
         began = time.monotonic()
         try:
             db.bound(statements=MAX_STATEMENT)

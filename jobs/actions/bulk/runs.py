@@ -1,8 +1,8 @@
-"""Operations on runs of workflows: a slice does to each run what its own call does, for as long as a slice may take.
+"""Operations on runs of workflows: a slice does to each run the same as the call for one run, until its time is over.
 
-Cancelling takes two slices, as it takes two transactions of one call: the first lets nothing more of a run start, under
-its row, and the second asks what runs of it to stop. A worker that holds a trigger waits for its run's row, so no slice
-may wait for triggers under one.
+Cancelling takes two slices, as the call for one run takes two transactions. The first locks the run's row and lets
+nothing more of the run start. The second asks the running triggers of the run to stop. A worker that holds a trigger
+waits for its run's row, so no slice may wait for triggers while it holds the row of a run.
 """
 
 import time
@@ -20,7 +20,7 @@ from jobs.telemetry import get_logger
 from tenants.models import Tenant
 
 log = get_logger()
-#: A slice ends with the run that brings it beyond this: one may have thousands of tasks.
+#: A slice ends with the run that brings it beyond this: one run may have thousands of tasks.
 SLICE_SECONDS = 0.25
 OUR_FAULT = "Something went wrong on our side; it has been logged."
 _ACTS: dict[str, Callable[..., Any]] = {
@@ -31,7 +31,7 @@ _ACTS: dict[str, Callable[..., Any]] = {
 
 
 class Slice(NamedTuple):
-    """The first ``items`` of its ids are over and done with; to so many runs it was ``done``, to some not, with why."""
+    """The first ``items`` ids are finished. ``done``: to how many runs it was done; ``refusals``: by id, why not."""
 
     items: int
     done: int
@@ -39,7 +39,7 @@ class Slice(NamedTuple):
 
 
 def carry_out(verb: str, *, tenant: Tenant, ids: Sequence[UUID]) -> Slice:
-    """Do it to the first of these runs, in the order of their ids. Call in a transaction."""
+    """Do it to the first of these runs, in the order of their ids. Call it in a transaction."""
     if verb == "cancel_runs":
         return _cancel(tenant, ids)
     items, refusals = _each(ids, lambda one: _ACTS[verb](tenant=tenant, run_id=one))
@@ -47,14 +47,14 @@ def carry_out(verb: str, *, tenant: Tenant, ids: Sequence[UUID]) -> Slice:
 
 
 def _cancel(tenant: Tenant, ids: Sequence[UUID]) -> Slice:
-    """The second step of the first of them that have had their first one; where there are none, the first step."""
+    """Do the second step to the first of the runs that have had the first step; if there are none, the first step."""
     found = WorkflowRun.objects.filter(tenant=tenant, id__in=ids, cancel_requested=True)
     asked = set(found.values_list("id", flat=True))
     if begun := list(takewhile(asked.__contains__, ids)):
         lifecycle.lock_tenant(tenant.id)
         items, refusals = _each(begun, lambda one: store.cancel_started(run_id=one, tenant_id=tenant.id))
         return Slice(items, 0, refusals)
-    # Those that run on are chosen again, for their second step. One that refuses is told once it is the first.
+    # Runs that still run are chosen again, for their second step. A refusal is told once its run is the first.
     items, refusals = _each(
         list(takewhile(lambda one: one not in asked, ids)),
         lambda one: runs.begin_cancel(tenant=tenant, run_id=one),
@@ -68,8 +68,8 @@ def _cancel(tenant: Tenant, ids: Sequence[UUID]) -> Slice:
 def _each(
     ids: Sequence[UUID], act: Callable[[UUID], Any], *, stop: bool = False
 ) -> tuple[int, dict[UUID, str]]:
-    """Act on the first of them; returns on how many, and which refused, with why. ``stop``: no further than the first
-    of these.
+    """Act on the first of the runs; returns on how many, and which refused, with why. ``stop``: end at the first run
+    that refuses.
     """
     began, refusals, items = time.monotonic(), {}, 0
     for one in ids:
@@ -91,7 +91,7 @@ def _refused(act: Callable[[UUID], Any], run_id: UUID) -> str:
     except db.TRANSIENT:
         raise
     except Exception:
-        # One run that nobody foresaw must not keep the operation from the others for ever.
+        # One run that fails in an unforeseen way must not keep the operation from the others for ever.
         log.exception("operation failed on a run", run_id=str(run_id))
         return OUR_FAULT
     return ""

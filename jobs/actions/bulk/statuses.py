@@ -2,8 +2,8 @@
 
 The caller holds the tenant's lock, which keeps dispatch away, and the jobs', which keep the materializer away
 (``jobs.actions.jobs.lock_jobs``), in a transaction of its own. Each function brings the rows and the objects to the
-status and puts it on the jobs' timelines; what is there already stays as it is. Returns of those that it could not be
-done to why, by their ids, and leaves them as they are.
+status and puts it on the jobs' timelines; a job that has the status already stays as it is. Each returns the refusals:
+by the job's id, why it could not be done. It leaves these jobs as they are.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ Refusals = dict[UUID, str]
 
 
 def pause(jobs: Sequence[Job], *, reason: str = "", until: datetime | None = None) -> Refusals:
-    """Start nothing more of these until they are resumed, which happens by itself at ``until``; what runs finishes.
+    """Start nothing more of these jobs until they are resumed, by a beat at ``until``; running attempts finish.
 
-    What is paused already takes on the ``reason`` and ``until``, if either is given.
+    A job that is paused already takes on the ``reason`` and ``until``, if either is given.
     """
     refusals = _refusals(jobs, ENDED_JOB, "be paused")
     pausing = _others(jobs, JobStatus.PAUSED, refusals)
@@ -44,10 +44,10 @@ def pause(jobs: Sequence[Job], *, reason: str = "", until: datetime | None = Non
 
 
 def resume(jobs: Sequence[Job]) -> Refusals:
-    """Let these go on from now, or from the end that was set for their pause if that is past: what fell due before is
-    ``skipped: paused``.
+    """Let these jobs go on from now, or from the end set for their pause if that is past: firings that fell due before
+    are ``skipped: paused``.
 
-    Refused to what is cancelled or completed, and to what has a schedule that can no longer be computed.
+    A job that is cancelled or completed refuses. So does a job whose schedule can no longer be computed.
     """
     refusals = _refusals(jobs, ENDED_JOB, "be resumed")
     paused = _others(jobs, JobStatus.ACTIVE, refusals)
@@ -72,7 +72,7 @@ def resume(jobs: Sequence[Job]) -> Refusals:
 
 
 def _end_of_pause(job: Job, now: datetime) -> datetime:
-    """What falls due between the end that was set and the resumption is not lost, however late a beat comes to it.
+    """No firing between the end that was set and the resumption is lost, however late a beat comes to it.
 
     The timeline does not go back behind an edit.
     """
@@ -81,7 +81,7 @@ def _end_of_pause(job: Job, now: datetime) -> datetime:
 
 
 def cancel(jobs: Sequence[Job]) -> Refusals:
-    """End these for good: what waits is cancelled, what runs is asked to stop. Refused to none."""
+    """End these jobs for good: waiting triggers are cancelled, running ones are asked to stop. No job refuses."""
     ending = _others(jobs, JobStatus.CANCELLED, {})
     if ending:
         catchup.end(job_ids=_ids(ending))
@@ -95,7 +95,7 @@ def cancel(jobs: Sequence[Job]) -> Refusals:
 
 
 def delete(jobs: Sequence[Job]) -> Refusals:
-    """Cancel these and take them out of sight; their names are free again. Refused to none."""
+    """Cancel these jobs and take them out of sight; their names are free again. No job refuses."""
     cancel(jobs)
     now = database_now()
     Job.with_hidden.filter(id__in=_ids(jobs)).update(deleted_at=now, updated_at=now)
@@ -105,7 +105,7 @@ def delete(jobs: Sequence[Job]) -> Refusals:
 
 
 def pauses_of(jobs: Iterable[Job]) -> dict[UUID, datetime]:
-    """Since when those of them are paused that are."""
+    """By id, since when the paused ones of these jobs are paused."""
     paused = [job.id for job in jobs if job.status == JobStatus.PAUSED]
     return lifecycle.paused_since(job_ids=paused) if paused else {}
 
@@ -117,7 +117,7 @@ def debts_of(
     ending: bool = False,
     pauses: Mapping[UUID, datetime] | None = None,
 ) -> list[Debt]:
-    """What these owe. A schedule that cannot be computed names no instants. ``pauses``: ``pauses_of``, if known."""
+    """The debts of these jobs. A schedule that cannot be computed has none. ``pauses``: ``pauses_of``, if known."""
     pauses = pauses_of(jobs) if pauses is None else pauses
     debts = []
     for job in jobs:

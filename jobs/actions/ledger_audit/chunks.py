@@ -1,4 +1,4 @@
-"""Reading what an audit compares: jobs a chunk at a time, each chunk from one snapshot, triggers streamed."""
+"""Reading the rows that an audit compares: jobs a chunk at a time, each chunk from one snapshot, triggers streamed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from jobs.actions.ledger_audit.findings import JobAudit
 from jobs.models import CatchUp, Job, JobVersion, SkippedRange, Trigger
 from jobs.store import db
 
-#: What was created a moment ago is on record only after the beat's next pass.
+#: Firings of a job that was created a moment ago are on record only after the beat's next pass.
 SETTLING = timedelta(seconds=5)
 #: Triggers end, and are purged, up to the look-ahead before their instant when someone cancels them.
 RETENTION_MARGIN = 2 * FURTHEST_AHEAD
@@ -50,12 +50,12 @@ def audit(
 
 
 def _take_snapshot() -> None:
-    """Make the transaction see one moment; inside a caller's, what was read before already decided that."""
+    """Make the transaction see one moment; inside a caller's, its earlier reads have decided that already."""
     if connection.savepoint_ids:
         return
     with connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        # A burst of differences is gone through without a question to the database.
+        # The caller goes through a burst of differences without a query to the database.
         cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
 
@@ -92,7 +92,7 @@ def _audit_chunk(jobs: Sequence[Job], since: datetime, until: datetime, keep: in
 
 
 def _recorded(ids: Sequence[UUID], since: datetime, until: datetime) -> Iterator[Recorded]:
-    """The jobs' triggers by job and time. Reading a time is what takes longest, so the database compares the other."""
+    """The jobs' triggers by job and time. Reading a time takes longest, so the database compares the other one."""
     rows = (
         Trigger.objects.filter(job__in=ids, scheduled_for__gte=since, scheduled_for__lte=until)
         .annotate(withdrawn=Q(finished_at__lt=F("scheduled_for")))

@@ -1,7 +1,7 @@
-"""One job's instants against its records, in one pass over the moments at which anything changes.
+"""One job's instants compared with its records, in one pass over the moments at which anything changes.
 
-Between two such moments (a piece of the timeline, a range or catch-up begins or ends, a trigger stands) all instants
-share one fate, and it is enough to know how many they are.
+Such a moment is the beginning or end of a piece of the timeline, of a range or of catch-up, or the time of a trigger.
+Between two of them all instants share one fate, and it is enough to count them.
 """
 
 from collections import deque
@@ -19,13 +19,13 @@ from jobs.models import CatchUp, Origin, SkippedRange
 
 _SCHEDULED = frozenset((Origin.SCHEDULE.value, Origin.CATCHUP.value))
 _NO_TIMES = Listed(())
-#: What happens at one moment: first ends, then beginnings, then what concerns what has begun.
+#: The order of changes at one moment: first ends, then beginnings, then changes to pieces that have begun.
 _ENDS, _BEGINS, _THEN = range(3)
 _Change = tuple[datetime, int, Callable[[], None]]
 
 
 class Recorded(NamedTuple):
-    """What the audit reads of a trigger. ``withdrawn``: it ended before its time."""
+    """The facts that the audit reads of a trigger. ``withdrawn``: it ended before its time."""
 
     job_id: UUID
     at: datetime
@@ -40,7 +40,7 @@ class Recorded(NamedTuple):
 
     @property
     def must_be_expected(self) -> bool:
-        """One withdrawn by hand beforehand may outlive its schedule."""
+        """A trigger that was withdrawn by hand beforehand may outlive its schedule."""
         return self.is_scheduled and not self.withdrawn and not self.replay_count
 
 
@@ -62,7 +62,7 @@ class Comparison:
         self._result = result
         self._ranges = ranges
         self._counted = [0] * len(ranges)
-        # What holds where the pass has come to, and how many of the instants of ``_times`` it has gone by.
+        # The state where the pass has come to, and how many of the instants of ``_times`` it has gone by.
         self._times: Timetable = _NO_TIMES
         self._gone_by = 0
         self._demanded = False
@@ -74,7 +74,7 @@ class Comparison:
     def run(self, recorded: Iterable[Recorded], *, since: datetime, until: datetime) -> None:
         """``recorded`` are the job's triggers from ``since`` to ``until`` in the order of time.
 
-        A range that reaches over either covers instants like any other; of its count no more is asked than to suffice.
+        A range that reaches over either covers instants like any other; its count must only be large enough.
         """
         for record in recorded:
             self._change_up_to(record.at)
@@ -101,7 +101,7 @@ class Comparison:
             yield skipped.until_at + TICK, _ENDS, partial(self._open.remove, index)
 
     def _of_catch_up(self, in_hand: Sequence[CatchUp]) -> Iterator[_Change]:
-        """What catch-up has still to decide."""
+        """The instants that catch-up still has to decide."""
         for row in in_hand:
             stretches = [(at, at) for at in row.tail]
             if row.cursor < row.until_at:
@@ -130,7 +130,7 @@ class Comparison:
             change()
 
     def _compare(self, record: Recorded) -> None:
-        """The instants before a trigger, and the one it stands at."""
+        """Compare the instants before a trigger, and the one it stands at."""
         rank = self._times.rank(record.at)
         named = rank > self._gone_by and self._times.nth(rank - 1) == record.at
         self._go_by(rank - named)
@@ -145,7 +145,7 @@ class Comparison:
             self._result.add("unexpected", record.at, detail)
 
     def _go_by(self, rank: int) -> None:
-        """Instants without a trigger, up to that rank."""
+        """Compare the instants without a trigger, up to that rank."""
         first, self._gone_by = self._gone_by, rank
         number = rank - first
         if not number:

@@ -1,4 +1,4 @@
-"""What a job's timeline demands and allows, as pieces of time in each of which one schedule governs."""
+"""The instants that a job's timeline demands and allows, as pieces of time; one schedule governs each piece."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from jobs.models import Job, JobVersion
 from jobs.store.jobs import schedule_then
 from tenants.models import Tenant
 
-#: Nothing is materialized further ahead than this, whatever the settings say.
+#: Nothing is materialized further ahead than this, under any settings.
 FURTHEST_AHEAD = timedelta(hours=1)
 _ONE_TIME = (ScheduleType.ONCE, ScheduleType.IMMEDIATE)
 
@@ -34,7 +34,7 @@ def expected(
 ) -> list[Piece]:
     """The pieces of the whole timeline from ``since`` to ``until``, ascending and apart from each other.
 
-    Where a schedule cannot be computed there is no piece, and ``result.unproven`` says so.
+    If a schedule cannot be computed, there is no piece, and ``result.unproven`` says so.
     """
     pieces: list[Piece] = []
     for entry, after, end, optional_from in _spans(result.job, timeline, since, until):
@@ -51,7 +51,7 @@ def expected(
 def _spans(
     job: Job, timeline: Sequence[JobVersion], since: datetime, until: datetime
 ) -> Iterator[tuple[JobVersion, datetime, datetime, datetime]]:
-    """Entries of the timeline with the time they govern, ``after < t <= until``, and from when on they only allow."""
+    """Entries of the timeline, the time they govern, ``after < t <= until``, and from when on they only allow."""
     waits = job.status == JobStatus.PAUSED or job.tenant.status == Tenant.Status.SUSPENDED
     present_pause = job.next_fire_at if waits else None
     for index, entry in enumerate(timeline):
@@ -81,7 +81,7 @@ def _joined(pieces: list[Piece], last: Piece) -> list[Piece]:
     if not len(last.times):
         return pieces
     at = last.times.nth(0)
-    # It takes the place of what the schedules before may name at that instant; it demands no less than they do.
+    # It takes the place of the same instant of earlier schedules, if they name it; it demands no less than they do.
     alone = Piece(at - TICK, at, last.optional_from, Listed((at,)))
     before = [piece._replace(until=min(piece.until, alone.after)) for piece in pieces]
     behind = [piece._replace(after=max(piece.after, at)) for piece in pieces]

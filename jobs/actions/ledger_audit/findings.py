@@ -1,4 +1,4 @@
-"""What an audit finds."""
+"""The findings of an audit."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class JobAudit:
     """One job's result. ``differences`` are the first ``keep``; ``counts`` has all of them by kind.
 
     ``unproven`` are stretches of time, ``after < t <= until``, whose schedule can no longer be computed, with why:
-    nobody can tell what was to be expected there.
+    the instants to expect there are unknown.
     """
 
     job: Job
@@ -38,7 +38,7 @@ class JobAudit:
         self.add_all(kind, 1, lambda _: at, detail)
 
     def add_all(self, kind: str, number: int, nth: Callable[[int], datetime], detail: str) -> None:
-        """A run of differences of one kind, in the order of time; those that are kept are asked of ``nth``."""
+        """Add a run of differences of one kind, in the order of time; ``nth`` gives the times of the kept ones."""
         self.counts[kind] += number
         room = self.keep - len(self.differences)
         self.differences += [Difference(kind, nth(index), detail) for index in range(min(number, room))]

@@ -1,1 +1,1 @@
-"""What running processes can be told by operators."""
+"""Commands that operators can give to running processes."""

@@ -1,7 +1,7 @@
-"""Worker processes told what to do, by Celery's remote control: take nothing more, take work again, or stop.
+"""Commands to worker processes, by Celery's remote control: take nothing more, take work again, or stop.
 
-All are on the audit trail, under the installation, with who asked for it. A pull worker is its tenant's process, and
-cannot be told anything here.
+All are on the audit trail, under the installation, with the actor. A pull worker is its tenant's process, and no
+command here reaches it.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 2.0
 
 
 def quiet_worker(*, name: str) -> list[str]:
-    """The worker takes no more messages from any queue; what it has goes on. Returns the queues that it took from.
+    """Let the worker take no more messages from any queue; its work goes on. Returns the queues that it took from.
 
     It stays, and takes work again when it is told so or restarted. May be repeated. Raises ``NotFound``,
     ``Conflict``, ``Unavailable``.
@@ -41,16 +41,16 @@ def quiet_worker(*, name: str) -> list[str]:
 
 
 def resume_worker(*, name: str) -> list[str]:
-    """The worker takes again from the queues that it took from when it was told to take nothing more. Returns these.
+    """Let the worker take again from the queues that it took from before ``quiet_worker``. Returns these.
 
-    The trail knows which. Raises ``NotFound``, ``Conflict`` where it does not, ``Unavailable``.
+    The trail knows these queues. Raises ``NotFound``, ``Conflict`` if it does not, ``Unavailable``.
     """
     _find(name)
     present = _queues_of(name)
     queues = [queue for queue in _before_quiet(name) if queue not in present]
     if not queues:
         raise Conflict(
-            "It takes from its queues already, or was not told to stop that: a restart lets it take all."
+            "It already takes from its queues, or was not told to stop: after a restart it takes from all."
         )
     tell = partial(current_app.control.add_consumer, destination=[name], reply=True, timeout=PATIENCE_SECONDS)
     for queue in queues:
@@ -60,12 +60,12 @@ def resume_worker(*, name: str) -> list[str]:
 
 
 def stop_worker(*, name: str) -> None:
-    """The worker ends as after a SIGTERM: it gives back what it has not begun, and hands over the rest in time.
+    """End the worker as a SIGTERM does: it gives back the work that it has not begun, and hands over the rest in time.
 
-    Whether it is started again is its supervisor's to say. Raises ``NotFound``, ``Conflict``, ``Unavailable``.
+    Its supervisor decides whether it is started again. Raises ``NotFound``, ``Conflict``, ``Unavailable``.
     """
     _find(name)
-    _queues_of(name)  # one that does not answer would not hear
+    _queues_of(name)  # a worker that does not answer would not hear
     _ask(partial(current_app.control.shutdown, destination=[name]))
     _note(name, {"process": ["running", "told to stop"]})
 
@@ -74,16 +74,16 @@ def _find(name: str) -> Any:
     """The worker of that name, if it was heard of lately and alone has it."""
     found = next((row for row in workers.present() if row.name == name), None)
     if found is None:
-        raise NotFound("No worker of that name was heard of lately.")
+        raise NotFound("No worker with this name was seen recently.")
     if any(is_pull(queue) for queue in found.queues):
         raise Conflict("It is a tenant's pull worker: only the tenant can stop it.")
     if name in workers.shared_names(workers.present()) or workers.is_own_name(name):
-        raise Conflict("Several workers share this name, and either would hear. Give each its own with -n.")
+        raise Conflict("Several workers share this name, and all would react. Give each its own with -n.")
     return found
 
 
 def _queues_of(name: str) -> list[str]:
-    """What the worker takes from at this moment, by its own word."""
+    """The queues that the worker takes from at this moment, by its own answer."""
     asked = current_app.control.inspect(destination=[name], timeout=PATIENCE_SECONDS)
     answer = _ask(asked.active_queues)
     if not answer or name not in answer:
@@ -92,7 +92,7 @@ def _queues_of(name: str) -> list[str]:
 
 
 def _before_quiet(name: str) -> list[str]:
-    """What the worker took from before it was told to take nothing more, if that was the last it was told of queues."""
+    """The queues that the worker took from before ``quiet_worker``, if that was the last command about its queues."""
     told = Change.objects.filter(object_id=_object_id(name), object_id__gt="", name=f"worker {name}")
     last = told.filter(changes__has_key="queues").order_by("-xid", "-id").first()
     before, after = (last.changes["queues"] or ([], [])) if last else ([], [])
@@ -103,7 +103,7 @@ def _ask(question: Callable[[], T]) -> T:
     try:
         return question()
     except (KombuError, OSError) as error:
-        raise Unavailable("The broker does not answer, so no worker can be told anything.") from error
+        raise Unavailable("The broker does not answer, so no worker can be reached.") from error
 
 
 def _object_id(name: str) -> str:

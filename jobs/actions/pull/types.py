@@ -1,6 +1,6 @@
 """Declaring pull types, and finding the job type that a tenant's word names: its own, or a registered one.
 
-A type that still has jobs cannot be withdrawn: their firings would wait for ever. Whoever writes a job of a type locks
+A type that still has jobs cannot be withdrawn: their firings would wait for ever. Each write of a job of a type locks
 the type's row against that.
 """
 
@@ -22,13 +22,13 @@ from jobs.store import db, pull
 from tenants.clock import database_now
 from tenants.models import Tenant
 
-#: Pull types a tenant may have; each is a lane to every beat.
+#: The most pull types of a tenant; each is a queue configuration for every beat.
 MAX_TYPES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What writing a job needs of its type. ``job_type`` is what is stored; ``check`` raises ``InvalidInput``."""
+    """The facts of a type that writing a job needs. ``job_type`` is stored; ``check`` raises ``InvalidInput``."""
 
     job_type: str
     timeout: timedelta
@@ -52,7 +52,7 @@ def kind_of(
 ) -> Kind:
     """The type that ``tenant`` calls ``name``, its own before a registered one. Raises ``UnknownJobType``.
 
-    ``allowance`` is shared by those whose payloads one call checks; ``undeclared`` are known to be no types of its own.
+    Jobs whose payloads one call checks share ``allowance``; ``undeclared`` are names known to be no types of its own.
     """
     asked = own_name(name, tenant=tenant)
     own = _find(tenant, asked) if asked and asked not in undeclared else None
@@ -86,7 +86,7 @@ class Kinds:
 
     @property
     def spent(self) -> bool:
-        """Whether another payload might be refused for what others cost to check."""
+        """Whether another payload might be refused because of the cost of checking others."""
         return self._allowance.steps < json_schema.MAX_STEPS
 
     def __call__(self, name: object) -> Kind:
@@ -130,7 +130,7 @@ def find_type(*, tenant: Tenant, name: str) -> PullType:
 
 
 def claimable(*, tenant: Tenant, asked: Iterable[str]) -> list[str]:
-    """What triggers have as their job type that the tenant's pull workers may claim by the names ``asked``, each once:
+    """The stored job types of the triggers that the tenant's pull workers may claim by the names ``asked``, each once:
     its pull types, and registered types that are shared with them. Raises ``NotFound``."""
     wanted = dict.fromkeys(asked)
     own = pull.types_among(
@@ -157,7 +157,7 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
         now = database_now()
         found = _find(tenant, name)
         if found is None and len(types_of(tenant)) >= MAX_TYPES:
-            raise Conflict(f"There are {MAX_TYPES} pull types already; delete one.", field="name")
+            raise Conflict(f"There are already {MAX_TYPES} pull types; delete one.", field="name")
         declared = found or PullType(
             tenant=tenant, name=name, job_type=stored_name(name, tenant_id=tenant.id), created_at=now
         )
@@ -169,7 +169,7 @@ def declare_type(*, tenant: Tenant, name: str, declaration: object) -> tuple[Pul
 
 
 def withdraw_type(*, tenant: Tenant, name: str) -> None:
-    """Delete a pull type. Raises ``NotFound``, and ``Conflict`` while living jobs or unfinished triggers are of it."""
+    """Delete a pull type. Raises ``NotFound``, and ``Conflict`` while living jobs or unfinished triggers have it."""
     with db.atomic():
         found = PullType.objects.select_for_update().filter(tenant=tenant, name=name).first()
         if found is None:
@@ -222,7 +222,7 @@ def _check_of(declared: PullType, allowance: Allowance) -> Callable[[Any], None]
     try:
         fits = None if schema is None else json_schema.Check(schema, allowance)
     except InvalidInput as error:
-        outdated = f"Its payload_schema is not taken any longer; declare the type again. {error}"
+        outdated = f"Its payload_schema is no longer accepted; declare the type again. {error}"
 
     def check(payload: Any) -> None:
         if outdated:

@@ -1,1 +1,1 @@
-"""What people do to workflows and their runs (ADR 32). Each may raise ``NotFound``."""
+"""Actions on workflows and their runs (ADR 32). Each may raise ``NotFound``."""

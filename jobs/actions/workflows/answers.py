@@ -1,4 +1,4 @@
-"""Signals and approvals: what tasks of a run wait for (ADR 32). What follows from one happens at its commit."""
+"""Signals and approvals, for which tasks of a run wait (ADR 32). An answer takes effect at its commit."""
 
 from typing import Any
 from uuid import UUID
@@ -32,16 +32,16 @@ def signal(*, tenant: Tenant, run_id: UUID | str, name: str, payload: object = N
 
 
 def check_payload(payload: object) -> None:
-    """Refuse what no signal could bring. Raises ``InvalidInput`` (``payload``)."""
+    """Refuse a payload that no signal could bring. Raises ``InvalidInput`` (``payload``)."""
     check_json(payload, field="payload", max_bytes=MAX_RESULT_BYTES)
 
 
 def decide(
     *, tenant: Tenant, run_id: UUID | str, task: str, approved: bool, comment: str = ""
 ) -> WorkflowRun:
-    """Approve what a task asks, so that it succeeds; or refuse it, so that it is cancelled.
+    """Approve the request of a task, so that the task succeeds; or refuse it, so that the task is cancelled.
 
-    Raises ``Conflict`` where it does not ask (yet, or any more), ``NotFound``.
+    Raises ``Conflict`` if the task does not ask (yet, or any more), ``NotFound``.
     """
     run = find_run(tenant=tenant, run_id=run_id)
     if not run.version.tasks.filter(key=task).exists():

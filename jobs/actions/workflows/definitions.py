@@ -32,15 +32,15 @@ from tenants.models import Tenant
 from tenants.quotas import MAX_JOBS
 
 MAX_VERSIONS = 1_000
-#: Of a definition: 1,000 tasks of four kilobytes each.
+#: The most bytes of a definition: 1,000 tasks of four kilobytes each.
 MAX_BYTES = 4 * 1024 * 1024
 
 
 def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
     """Create a workflow at its first version.
 
-    Raises ``InvalidInput`` by task or edge, ``Conflict`` (``name``), ``QuotaExceeded``: the tasks of a tenant's
-    workflows are at most as many together as its jobs may be.
+    Raises ``InvalidInput`` by task or edge, ``Conflict`` (``name``), ``QuotaExceeded``: all workflows of a tenant
+    together may have at most as many tasks as the tenant may have jobs.
     """
     draft = _draft(tenant, definition)
     name, now = draft.read.name, draft.now
@@ -61,9 +61,9 @@ def create_workflow(*, tenant: Tenant, definition: object) -> Workflow:
 def edit_workflow(
     *, tenant: Tenant, workflow_id: UUID | str, definition: object, expected_version: int | None = None
 ) -> Workflow:
-    """Bring a workflow to ``definition``, the whole of it. The one that it has makes no new version.
+    """Bring a workflow to ``definition``, the whole of it. The present definition makes no new version.
 
-    Raises what ``create_workflow`` does, ``NotFound``, and ``EditedMeanwhile`` where ``expected_version`` is not the
+    Raises the errors of ``create_workflow``, ``NotFound``, and ``EditedMeanwhile`` if ``expected_version`` is not the
     present one.
     """
     draft = _draft(tenant, definition)
@@ -76,7 +76,7 @@ def edit_workflow(
 def restore_version(
     *, tenant: Tenant, workflow_id: UUID | str, number: int, expected_version: int | None = None
 ) -> Workflow:
-    """Edit a workflow to what it was at version ``number``. Raises what ``edit_workflow`` does."""
+    """Edit a workflow back to its version ``number``. Raises the errors of ``edit_workflow``."""
     workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
     draft = _draft(tenant, find_version(workflow, number).definition)
     with db.atomic():
@@ -86,13 +86,13 @@ def restore_version(
 
 
 def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version: int | None = None) -> None:
-    """Delete a workflow of which nothing runs; its runs stay readable until retention, and then its hidden jobs go.
+    """Delete a workflow that has no unfinished run. Its runs stay readable until retention; then its hidden jobs go.
 
     Raises ``Conflict`` while it has a run, ``EditedMeanwhile``, ``NotFound``.
     """
     with db.atomic():
         lifecycle.lock_tenant(tenant.id)
-        # Firings of the schedule first: a worker that begins a run holds its firing, then comes for the workflow.
+        # End firings of the schedule first: a worker that begins a run locks its firing, then the workflow.
         schedules.end(find_workflow(tenant=tenant, workflow_id=workflow_id))
         workflow = _found(workflows_of(tenant).select_for_update(), workflow_id, expected_version)
         if WorkflowRun.objects.filter(workflow=workflow, state=RunState.RUNNING).exists():
@@ -104,7 +104,7 @@ def delete_workflow(*, tenant: Tenant, workflow_id: UUID | str, expected_version
 def pause_workflow(
     *, tenant: Tenant, workflow_id: UUID | str, reason: str = "", until: datetime | None = None
 ) -> Workflow:
-    """Begin no run by the schedule until it is resumed, which happens by itself at ``until``. May be repeated.
+    """Begin no run by the schedule until it is resumed, by a beat at ``until``. May be repeated.
 
     Runs that have begun go on, and callers may begin others. Raises ``InvalidInput`` under ``reason``, or ``until``
     when that is past, ``Conflict`` without a schedule, ``NotFound``.
@@ -118,9 +118,9 @@ def pause_workflow(
 
 
 def resume_workflow(*, tenant: Tenant, workflow_id: UUID | str) -> Workflow:
-    """Let the schedule go on from now: what fell due meanwhile is ``skipped: paused``. May be repeated.
+    """Let the schedule go on from now: firings that fell due meanwhile are ``skipped: paused``. May be repeated.
 
-    Raises ``Conflict`` without a schedule, or where it can no longer be computed; ``NotFound``.
+    Raises ``Conflict`` without a schedule, or if it can no longer be computed; ``NotFound``.
     """
     with db.atomic():
         workflow = _lock(tenant, workflow_id, None)
@@ -129,7 +129,7 @@ def resume_workflow(*, tenant: Tenant, workflow_id: UUID | str) -> Workflow:
 
 
 def workflows_of(tenant: Tenant) -> QuerySet[Workflow]:
-    """Those that are not deleted."""
+    """The tenant's workflows that are not deleted."""
     return Workflow.objects.filter(tenant=tenant, deleted_at=None)
 
 
@@ -147,7 +147,7 @@ def find_version(workflow: Workflow, number: int) -> WorkflowVersion:
 
 
 def compare_versions(*, tenant: Tenant, workflow_id: UUID | str, before: int, after: int) -> dict[str, Any]:
-    """What an edit of a workflow from one version to another would do, as the API shows it. Raises ``NotFound``."""
+    """The effects of an edit of a workflow from one version to another, as the API shows them. Raises ``NotFound``."""
     workflow = find_workflow(tenant=tenant, workflow_id=workflow_id)
     old, new = (
         WorkflowDefinition.read_back(find_version(workflow, number).definition) for number in (before, after)
@@ -171,7 +171,7 @@ def _found(
     if found is None:
         raise NotFound("There is no such workflow.")
     if expected_version not in (None, found.version):
-        raise EditedMeanwhile(f"The workflow is at version {found.version} by now.")
+        raise EditedMeanwhile(f"The workflow is now at version {found.version}.")
     return found
 
 
@@ -195,7 +195,7 @@ def _edit(workflow: Workflow, draft: "_Draft") -> None:
 
 
 def _options(read: WorkflowDefinition) -> dict[str, Any]:
-    """What the workflow has whatever version a run is on, by column."""
+    """The columns of the workflow itself, with their values; they hold for runs of every version."""
     return {"labels": read.labels, "notify": read.stored_notify}
 
 
@@ -207,7 +207,7 @@ def _check_notify(tenant: Tenant, read: WorkflowDefinition, *, base: Workflow | 
 
 def _check_name(tenant: Tenant, name: str) -> None:
     if workflows_of(tenant).filter(name=name).exists():
-        raise Conflict(f"There is a workflow named {name} already.", field="name")
+        raise Conflict(f"There is already a workflow named {name}.", field="name")
 
 
 def _check_room(tenant: Tenant, more: int) -> None:
@@ -218,7 +218,7 @@ def _check_room(tenant: Tenant, more: int) -> None:
 
 
 class _Draft(NamedTuple):
-    """A definition that is sound, with a job for each task: all that can be done before a lock is taken."""
+    """A valid definition, with a job for each task: all that can be done before a lock is taken."""
 
     read: WorkflowDefinition
     edges: list[Edge]
@@ -236,7 +236,7 @@ def _draft(tenant: Tenant, definition: object) -> _Draft:
     read = WorkflowDefinition.read(definition)
     edges = [Edge(edge.before, edge.after, edge.on) for edge in read.edges]
     found = graph.faults({key: task.when for key, task in read.tasks.items()}, edges)
-    # A reference is held to what is upstream, which only a sound graph tells.
+    # A reference may only name tasks that are upstream, and only a valid graph tells these.
     runs = {key for key, task in read.tasks.items() if task.workflow is not None and task.map is None}
     taking = {key: task.taking() for key, task in read.tasks.items()}
     if found := found or flow.faults(taking, edges, runs=runs) or _unknown_workflows(tenant, read):
@@ -246,7 +246,7 @@ def _draft(tenant: Tenant, definition: object) -> _Draft:
 
 
 class _TaskKinds(Kinds):
-    """Job types for payloads of tasks: a value that comes from elsewhere is looked at by the attempt that gets it."""
+    """Job types for payloads of tasks: the attempt that gets a value from elsewhere checks that value."""
 
     def __call__(self, name: object) -> Kind:
         kind = super().__call__(name)
@@ -262,9 +262,9 @@ class _OwnKinds(Kinds):
 
 
 def _unknown_workflows(tenant: Tenant, read: WorkflowDefinition) -> dict[str, str]:
-    """What is wrong with the workflows that tasks are to be runs of, by ``tasks.<key>.workflow.name``.
+    """Faults of the workflows that tasks name to run, by ``tasks.<key>.workflow.name``.
 
-    Those may be edited and deleted later, so that the start of a task judges once more (``store.begin_inner``).
+    These may be edited and deleted later, so the start of a task checks once more (``store.begin_inner``).
     """
     named = {key: task.workflow.name for key, task in read.tasks.items() if task.workflow is not None}
     known = {*workflows_of(tenant).filter(name__in=set(named.values())).values_list("name", flat=True)}
@@ -287,11 +287,11 @@ def _check_aside(kind: Kind, payload: Any) -> None:
         try:
             kind.target(payload)
         except TypeError:
-            raise InvalidInput({"payload": f"{flow.FROM} cannot stand for what the task calls."}) from None
+            raise InvalidInput({"payload": f"{flow.FROM} cannot be used for the target of a task."}) from None
 
 
 def _hidden_jobs(tenant: Tenant, read: WorkflowDefinition, now: datetime) -> dict[str, Job]:
-    """The job of each task, with a name that tells whose it is. Raises ``InvalidInput`` under ``tasks.<key>``."""
+    """The job of each task, with a name that tells its task. Raises ``InvalidInput`` under ``tasks.<key>``."""
     errors, jobs, kinds, own = Complaints(), {}, _TaskKinds(tenant), _OwnKinds(tenant)
     for key, task in read.tasks.items():
         job_id = new_id()

@@ -40,15 +40,15 @@ def run_workflow(*, tenant: Tenant, workflow_id: UUID | str, run_input: object =
 
 
 def check_input(tenant: Tenant, run_input: object) -> None:
-    """Raises ``InvalidInput`` (``input``) of what no run can begin with."""
+    """Refuse an input that no run can begin with. Raises ``InvalidInput`` (``input``)."""
     check_json(run_input, field="input", max_bytes=tenant.max_payload_bytes, quota="max_payload_bytes")
 
 
 def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """Start nothing more of a run, end what waits and ask what runs to stop. May be repeated.
+    """Start nothing more of a run, end its waiting tasks and ask its running ones to stop. May be repeated.
 
     Commits in two steps: call it outside a transaction (``store.workflows.begin_cancel`` says why). Raises ``Conflict``
-    of a run that has ended otherwise, ``NotFound``.
+    if the run has ended otherwise, ``NotFound``.
     """
     run = begin_cancel(tenant=tenant, run_id=run_id)
     if run.state == RunState.RUNNING:
@@ -58,25 +58,25 @@ def cancel_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
 
 
 def begin_cancel(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """The first step of ``cancel_run``: from here on nothing more of the run starts. Raises what that does."""
+    """The first step of ``cancel_run``: from here on nothing more of the run starts. Raises the same errors."""
     found = find_run(tenant=tenant, run_id=run_id)
     with db.atomic():
         done = store.begin_cancel(run_id=found.id, tenant_id=tenant.id)
         run = runs_of(tenant).get(id=found.id)
         if not done and not run.cancel_requested:
-            raise Conflict(f"The run has ended already: it is {run.state}.")
+            raise Conflict(f"The run has already ended: it is {run.state}.")
         if done and not found.cancel_requested:
             note(run.workflow, Change.Action.CANCELLED, {"run": [str(run.id), None]})
     return run
 
 
 def pause_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """Start nothing more of a run; what has started goes on. May be repeated. Raises ``Conflict``, ``NotFound``."""
+    """Start nothing more of a run; started tasks go on. May be repeated. Raises ``Conflict``, ``NotFound``."""
     return _steer(tenant, run_id, store.pause_run)
 
 
 def resume_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """Start what is ready of a run that is paused. May be repeated. Raises ``Conflict``, ``NotFound``."""
+    """Start the ready tasks of a paused run. May be repeated. Raises ``Conflict``, ``NotFound``."""
     run = _steer(tenant, run_id, store.resume_run)
     wake_beats()
     return run
@@ -98,12 +98,12 @@ def _steer(tenant: Tenant, run_id: UUID | str, change: Callable[..., bool]) -> W
 def retry_run(
     *, tenant: Tenant, run_id: UUID | str, tasks: Sequence[str] = (), skip: Sequence[str] = ()
 ) -> WorkflowRun:
-    """Let a run that ended go on from ``tasks``, or without any from what did not succeed; and all downstream of that.
+    """Let an ended run go on: ``tasks``, or without any those that did not succeed, begin again, and all downstream.
 
-    What else succeeded is kept, with its result. ``skip``: tasks that failed and count as succeeded from here on; if
-    only such are named, no other that failed begins again. Raises ``InvalidInput`` (``tasks[n]``, ``skip[n]``),
-    ``Conflict`` when the run goes on, has nothing to retry, a task to skip did not fail, or its workflow is deleted,
-    ``NotFound``.
+    Other tasks that succeeded are kept, with their results. ``skip``: tasks that failed or were cancelled, and count as
+    succeeded from here on. If no ``tasks`` are named with them, only tasks that a failure had kept from starting begin
+    again. Raises ``InvalidInput`` (``tasks[n]``, ``skip[n]``), ``Conflict`` when the run goes on, has nothing to retry,
+    a task to skip did not fail, or its workflow is deleted, ``NotFound``.
     """
     found = find_run(tenant=tenant, run_id=run_id)
     said = f"No task of version {found.version.number} of this workflow has this name."
@@ -112,7 +112,7 @@ def retry_run(
         for field, names in (("tasks", tasks), ("skip", skip))
         for nth in store.unknown_tasks(version_id=found.version_id, tasks=names)
     }
-    both = {f"skip[{nth}]": "It is among tasks, too." for nth, name in enumerate(skip) if name in tasks}
+    both = {f"skip[{nth}]": "It is also in tasks." for nth, name in enumerate(skip) if name in tasks}
     if wrong or both:
         raise InvalidInput(both | wrong)
     with db.atomic():
@@ -129,14 +129,14 @@ def retry_run(
 
 
 def runs_of(tenant: Tenant) -> QuerySet[WorkflowRun]:
-    """Each with its workflow, its version, but for the definition, which may have megabytes, and ``outer_run_id``."""
+    """Each with its workflow, ``outer_run_id`` and its version without the definition, which may have megabytes."""
     runs = WorkflowRun.objects.filter(tenant=tenant).select_related("workflow", "version")
     task = TaskRun.objects.filter(id=OuterRef("trigger_id")).values("run_id")
     return runs.defer("version__definition").annotate(outer_run_id=Subquery(task))
 
 
 def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
-    """A run of the tenant's, be its workflow deleted or not. Raises ``NotFound``."""
+    """A run of the tenant's, also of a deleted workflow. Raises ``NotFound``."""
     found = runs_of(tenant).filter(id=parse_id(run_id, "workflow run")).first()
     if found is None:
         raise NotFound("There is no such workflow run.")
@@ -144,7 +144,7 @@ def find_run(*, tenant: Tenant, run_id: UUID | str) -> WorkflowRun:
 
 
 def tasks_of(run: WorkflowRun) -> list[dict[str, Any]]:
-    """The tasks of a run with what each waits for, by the names of ``TaskRunShape``, in one statement."""
+    """The tasks of a run with those that each waits for, by the names of ``TaskRunShape``, in one statement."""
     tasks = [row._asdict() for row in store.task_runs(run.id)]
     unfinished = {task["task"] for task in tasks if task["finished_at"] is None}
     for task in tasks:

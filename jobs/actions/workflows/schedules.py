@@ -1,7 +1,7 @@
 """The schedule of a workflow: a hidden job of it, whose firings begin runs (ADR 32).
 
-It is one job through all versions of the workflow, so its ledger goes on. It is edited as jobs are: what is due already
-runs, what lies ahead is made by the new schedule. The caller holds the tenant's row.
+It is one job through all versions of the workflow, so its ledger goes on. It is edited as jobs are: firings that are
+due already run, and the new schedule makes the firings ahead. The caller holds the lock of the tenant's row.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from jobs.store import trail
 from jobs.wakeups import wake_beats
 from tenants.models import Tenant
 
-#: Of a hidden job's name, the part that is its workflow's.
+#: The most characters of its workflow's name in the name of a hidden job.
 SHOWN_NAME = 100
 
 
@@ -72,7 +72,7 @@ def bring(workflow: Workflow, read: WorkflowDefinition, *, now: datetime) -> Non
 
 
 def end(workflow: Workflow) -> None:
-    """Fire no more: what waits is cancelled. The runs that have begun go on. The caller saves the workflow."""
+    """Fire no more: waiting firings are cancelled. The runs that have begun go on. The caller saves the workflow."""
     if (job := lock(workflow)) is not None:
         statuses.delete([job])
         workflow.schedule_job_id = None
@@ -93,7 +93,7 @@ def pause(workflow: Workflow, *, reason: str = "", until: datetime | None = None
 def resume(workflow: Workflow) -> None:
     """Let the schedule of a locked workflow go on from now.
 
-    Raises ``Conflict`` without one, or where it can no longer be computed.
+    Raises ``Conflict`` without one, or if it can no longer be computed.
     """
     _steer(workflow, statuses.resume)
 
@@ -116,7 +116,7 @@ def _there(job: Job | None) -> Job:
 
 
 def with_schedules(workflows: QuerySet[Workflow]) -> QuerySet[Workflow]:
-    """Each with what ``WorkflowShape`` and ``OneWorkflow`` tell of its schedule; null where there is none."""
+    """Each with the fields of its schedule that ``WorkflowShape`` and ``OneWorkflow`` show; null if it has none."""
     jobs = Job.with_hidden.filter(id=OuterRef("schedule_job_id"))
     return workflows.annotate(
         next_fire_at=Subquery(jobs.filter(status=JobStatus.ACTIVE).values("next_fire_at")),
@@ -151,7 +151,7 @@ def _name(workflow: Workflow, read: WorkflowDefinition) -> str:
 
 
 class _ScheduleKinds(Kinds):
-    """The one type that schedules of workflows have, and no job of a tenant's."""
+    """The tenant's types, and the one type that schedules of workflows have, and no job of a tenant's."""
 
     def __call__(self, name: object) -> Kind:
         if name != SCHEDULE_TYPE:

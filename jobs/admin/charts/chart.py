@@ -1,6 +1,6 @@
-"""One chart: what ``console/charts.js`` draws of it, and the same figures as a table, for those who see no canvas.
+"""One chart: the data that ``console/charts.js`` draws, and the same figures as a table, for users who see no canvas.
 
-A tone stands for a colour in light and in dark mode; tones differ in lightness, and lines in their dashes besides.
+A tone stands for a colour in light and in dark mode. Tones differ in lightness; lines also differ in their dashes.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """``labels``: of the x axis, as many as each series has values. ``across``: bars that lie, one a label."""
+    """``labels``: of the x axis, as many as each series has values. ``across``: horizontal bars, one a label."""
 
     key: str
     title: str
@@ -58,7 +58,7 @@ class Chart:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What is drawn, as JSON types."""
+        """The drawn data, as JSON types."""
         return {
             "kind": self.kind,
             "labels": list(self.labels),
@@ -91,7 +91,7 @@ class Chart:
 
     @property
     def rows(self) -> list[list[str]]:
-        """Of the table: a row for each label of which there is a figure, the latest last."""
+        """The table's rows: one for each label that has a figure, the latest last."""
         return [
             [label, *(self._told(one.values[nth]) for one in self.drawn)]
             for nth, label in enumerate(self.labels)
@@ -105,7 +105,7 @@ class Chart:
 
 
 def moments(since: datetime, bucket_seconds: float, count: int) -> list[str]:
-    """How the buckets from ``since`` on are named, in UTC: as short as tells them apart."""
+    """The names of the buckets from ``since`` on, in UTC: as short as tells them apart."""
     span = bucket_seconds * count
     shape = "%H:%M" if span <= 90_000 else "%d %b %H:%M" if bucket_seconds < 86_400 else "%d %b"
     starts = (since.timestamp() + nth * bucket_seconds for nth in range(count))

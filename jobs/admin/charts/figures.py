@@ -1,4 +1,4 @@
-"""The charts of a scope, from tallies, samples and, of one job, from the ledger. Each read is bounded by its window."""
+"""The charts of a scope, from tallies and samples, or, for one job, from the ledger. Its window bounds each read."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +16,15 @@ from jobs.store.insight.series import samples
 from jobs.store.insight.series.totals import Totals, retried_most, totals
 from tenants.models import Tenant
 
-#: Of types and tenants so many are shown.
+#: So many types or tenants are shown.
 MAX_BARS = 10
-#: What is read tenant by tenant is of so long at most: of 90 days it would take twice as long as all else.
+#: Figures that are read tenant by tenant cover at most this span: 90 days would take twice as long as all else.
 LONGEST_BY_TENANT = SPANS["7d"]
 FAILURES = {"ended_failed": "failed", "ended_timed_out": "timed out", "ended_lost": "lost"}
 _SPREAD = (("p50", 0.50, ()), ("p95", 0.95, DASHED), ("p99", 0.99, DOTTED))
-#: Of reasons, one upon another: light and dark by turns.
+#: The tones of reasons, one upon another: light and dark by turns.
 _TONES = ("warn", "good", "muted", "note", "plain", "bad")
-_LAG_NOTE = "From falling due to the start. The objective is CARILLON_LAG_WARN_SECONDS."
+_LAG_NOTE = "Time from due to start. The objective is CARILLON_LAG_WARN_SECONDS."
 
 
 def charts_of(scope: Scope) -> list[Chart]:
@@ -65,7 +65,7 @@ def _outcomes(found: Totals, scope: Scope) -> Chart:
             _counted("skipped", "muted", of, *SKIPS.values()),
             _counted("cancelled", "note", of, "cancelled"),
         ],
-        note="Counted when it happened. A firing that was retried counts again when it ends.",
+        note="Outcomes count when they happen. A retried firing counts again when it ends.",
         stacked=True,
     )
 
@@ -106,7 +106,7 @@ def _queues(scope: Scope) -> list[Chart]:
     def line(label: str, tone: str, name: str, dash: tuple[int, ...] = ()) -> Series:
         return Series(label, tone, [None if one is None else one[name] for one in seen], dash)
 
-    most = "The most of all looks, which the leader takes every 30 s."
+    most = "The highest of the leader's samples, one every 30 s."
     return [
         Chart(
             "depth",
@@ -118,7 +118,8 @@ def _queues(scope: Scope) -> list[Chart]:
                 line("parked", "warn", "parked", DOTTED),
                 line("queued", "plain", "queued", DASHED),
             ],
-            note=f"{most} What is due is counted to 1,000 in each lane; parked waits for another firing or a target.",
+            note=f"{most} Due triggers are counted up to 1,000 per lane; parked ones wait for a firing or a "
+            "target.",
         ),
         Chart(
             "pool",
@@ -126,7 +127,7 @@ def _queues(scope: Scope) -> list[Chart]:
             "line",
             labels,
             [line("running", "plain", "running"), line("slots", "muted", "slots", LONG)],
-            note=f"{most} Slots: of all workers that take from the queue.",
+            note=f"{most} Slots are those of all workers that take from the queue.",
         ),
     ]
 
@@ -151,13 +152,13 @@ def _deaths(found: Totals, scope: Scope) -> Chart:
         "bar",
         _labels(found, scope),
         _present([*series, lost]),
-        note="An expired lease is a worker that died, froze or was cut off; its firings are recovered.",
+        note="A lease expires when a worker died, froze or lost its connection; its firings are recovered.",
         stacked=True,
     )
 
 
 def _present(series: Sequence[Series]) -> list[Series]:
-    """Those that have something to show; the first where none has."""
+    """The series that have something to show; the first where none has."""
     return [one for one in series if not one.is_empty] or list(series[:1])
 
 
@@ -183,7 +184,7 @@ def _failing_types(found: Totals) -> Chart:
 
 
 def _retrying_tenants(scope: Scope) -> Chart:
-    """Of the tenants that are named in ``/metrics``, the busiest there are; of a bound operator, of theirs."""
+    """Retries of the tenants that are named in ``/metrics``, the busiest; for a bound operator, of their tenants."""
     ids = scope.tenant_ids
     if scope.is_all:
         named = MetricTenant.objects.order_by("tenant_id").values_list("tenant_id", flat=True)
@@ -194,8 +195,8 @@ def _retrying_tenants(scope: Scope) -> Chart:
     retried = Counter({slugs[pk]: count for pk, count in most.items() if pk in slugs})
     ordered = retried.most_common()
     notes = [
-        "Of the busiest tenants, which have series of their own in /metrics." if scope.is_all else "",
-        "" if window is scope.window else f"Of the last {window.span.days} days.",
+        "Only the busiest tenants, which have their own series in /metrics." if scope.is_all else "",
+        "" if window is scope.window else f"Only the last {window.span.days} days.",
     ]
     return Chart(
         "tenants",
@@ -217,7 +218,7 @@ def _of_job(scope: Scope) -> list[Chart]:
     def states(label: str, tone: str, *names: str) -> Series:
         return Series(label, tone, [sum(one.states[name] for name in names) for one in found.buckets])
 
-    sampled = "" if found.total.complete else " A sample: it fires too often for all of them to be read."
+    sampled = "" if found.total.complete else " A sample: the job fires too often to read all firings."
     return [
         Chart(
             "outcomes",
@@ -231,7 +232,7 @@ def _of_job(scope: Scope) -> list[Chart]:
                 states("skipped", "muted", "skipped"),
                 states("cancelled", "note", "cancelled"),
             ],
-            note=f"By the instant that the schedule names.{sampled}",
+            note=f"Firings by their scheduled time.{sampled}",
             stacked=True,
         ),
         _spread(
@@ -239,7 +240,7 @@ def _of_job(scope: Scope) -> list[Chart]:
             "Start lag",
             labels,
             lambda share: [percentile(one.lag, share) for one in found.buckets],
-            note=f"{_LAG_NOTE} Of firings that were tried once.",
+            note=f"{_LAG_NOTE} Only firings with one attempt.",
             objective=True,
         ),
         _spread(
@@ -247,6 +248,6 @@ def _of_job(scope: Scope) -> list[Chart]:
             "Duration",
             labels,
             lambda share: [percentile(one.duration, share) for one in found.buckets],
-            note="From start to end, of firings that were tried once.",
+            note="Time from start to end. Only firings with one attempt.",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The page of charts, and the fragment that pages of a tenant, a job type or a job fetch once they are scrolled to."""
+"""The page of charts, and the fragment that pages of a tenant, a job type or a job fetch once it is scrolled to."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MAX_OFFERED = 50
 
 
 class Figures(ConsolePage):
-    """The charts of what the query string asks for, without a page around them."""
+    """The charts that the query string asks for, without a page around them."""
 
     title = "Charts"
     permission = "jobs.view_trigger"
@@ -76,7 +76,7 @@ class Charts(Figures):
         return sorted(known.items())
 
     def _tenants(self) -> list[str]:
-        """Slugs that are offered while one types: of the busiest tenants, or of those within reach."""
+        """Slugs that are offered while the user types: of the busiest tenants, or of those within reach."""
         user = self.request.user
         named = MetricTenant.objects.values_list("tenant_id", flat=True)[:MAX_OFFERED]
         offered = Tenant.objects.all()

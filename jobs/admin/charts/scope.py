@@ -1,4 +1,4 @@
-"""What charts are drawn of: a span of time, and a tenant, a job type or a job, or all; held to the operator's reach."""
+"""The scope of charts: a span of time, and a tenant, a job type or a job, or all; held to the operator's reach."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from tenants.console.reach import held_to_reach, tenants_within_reach
 from tenants.models import Tenant
 
 USUAL_SPAN = "6h"
-#: Of an operator who is bound to more tenants, charts show these many together.
+#: For an operator who is bound to more tenants, charts show so many together.
 MAX_TENANTS = 10
 MAX_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``job_type``: its stored name; '': all. ``tenants``: of whom counts are summed; ``is_all``: of all there are."""
+    """``job_type``: its stored name; '': all. ``tenant_ids``: the tenants that are counted; ``is_all``: of all."""
 
     span: str
     tenant: Tenant | None
@@ -43,7 +43,7 @@ class Scope:
 
     @property
     def subject(self) -> str:
-        """Whom the charts are of, for their heading."""
+        """The subject of the charts, for their heading."""
         if self.job is not None:
             return f"{self.job.tenant.slug}/{self.job.name or self.job.id}"
         whose = self.tenant.slug if self.tenant else "all tenants" if self.is_all else "your tenants"
@@ -67,7 +67,7 @@ class Scope:
 
 
 def scope_of(user: Any, asked: Mapping[str, str]) -> Scope:
-    """The scope that a query string asks for. Raises ``Http404`` for what there is not within reach."""
+    """The scope that a query string asks for. Raises ``Http404`` for a tenant or job that is not within reach."""
     span = asked.get("span", USUAL_SPAN)
     job = _job(user, asked.get("job", ""))
     tenant = job.tenant if job else _tenant(user, asked.get("tenant", "").strip())
@@ -84,7 +84,7 @@ def scope_of(user: Any, asked: Mapping[str, str]) -> Scope:
 
 
 def type_charts(job_type: str) -> str:
-    """The query string of charts of a job type by its stored name; one that a tenant declared is that tenant's."""
+    """The query string of charts of a job type, by its stored name. A type that a tenant declared is that tenant's."""
     owner = owner_of(job_type)
     slug = Tenant.objects.filter(pk=owner).values_list("slug", flat=True).first() if owner else ""
     return urlencode({"tenant": slug, "type": job_type} if slug else {"type": job_type})
@@ -105,7 +105,7 @@ def _job(user: Any, text: str) -> Job | None:
     try:
         wanted = UUID(text)
     except ValueError:
-        raise Http404("No id of a job.") from None
+        raise Http404("This is not the id of a job.") from None
     found = held_to_reach(user, Job.objects.filter(id=wanted)).select_related("tenant").first()
     if found is None:
         raise Http404("There is no such job.")

@@ -1,1 +1,1 @@
-"""The form of a job as one types: its inputs, what they come to, a test send, and what to do about a conflict."""
+"""The form of a job while the user types: its inputs, their preview, a test send, and what to do about a conflict."""

@@ -1,4 +1,4 @@
-"""What to beware of in a schedule that is sound: firings that get into each other's way, and crowds."""
+"""Warnings about a valid schedule: firings that get into each other's way, and crowded minutes."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -11,14 +11,14 @@ from jobs.explain.gate import span
 from jobs.store.insight import forecast
 from tenants.models import Tenant
 
-#: So many others in one minute are a crowd.
+#: So many other jobs in one minute make it crowded.
 CROWD = 20
-#: What overlap does to the firings that come due while one is being retried.
+#: The effect of overlap on the firings that come due while one is being retried.
 _EFFECTS = {
     OverlapPolicy.SKIP: "are skipped",
-    OverlapPolicy.QUEUE: "wait behind it",
-    OverlapPolicy.COLLAPSE: "become one that waits",
-    OverlapPolicy.REPLACE: "each end the one before it, and its retries",
+    OverlapPolicy.QUEUE: "wait for it",
+    OverlapPolicy.COLLAPSE: "are merged into one waiting firing",
+    OverlapPolicy.REPLACE: "each replace the previous one and end its retries",
 }
 
 
@@ -32,7 +32,7 @@ def cautions(
     tenant: Tenant | None,
     now: datetime,
 ) -> list[str]:
-    """Sentences. ``firings``: the next few. One bounded statement if there is a ``tenant``."""
+    """The warnings, as sentences. ``firings``: the next few. One bounded statement if there is a ``tenant``."""
     gap = min((later - earlier for earlier, later in pairwise(firings)), default=None)
     found = [*_of_retries(gap, retries, overlap), *_of_jitter(gap, schedule, jitter)]
     if tenant is not None and firings and firings[0] > now:
@@ -49,15 +49,16 @@ def _of_retries(gap: timedelta | None, retries: RetryPolicy | None, overlap: str
         return
     count = longest // gap
     yield (
-        f"A firing that keeps failing is retried for {span(longest)}, longer than the {span(gap)} between two: "
-        f"about {count:,} that come due meanwhile {effect} (overlap policy {overlap})."
+        f"A firing that keeps failing is retried for {span(longest)}, longer than the {span(gap)} between "
+        "two firings: "
+        f"about {count:,} firings that become due in this time {effect} (overlap policy {overlap})."
     )
 
 
 def _of_jitter(gap: timedelta | None, schedule: Schedule, jitter: timedelta) -> Iterator[str]:
     if gap is not None and jitter >= gap:
         yield (
-            f"A jitter of {span(jitter)} is no shorter than the {span(gap)} between two firings: "
+            f"A jitter of {span(jitter)} is not shorter than the {span(gap)} between two firings: "
             "they may overtake each other."
         )
     if schedule.starts_at and schedule.ends_at and jitter > schedule.ends_at - schedule.starts_at:

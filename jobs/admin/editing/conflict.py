@@ -1,7 +1,8 @@
-"""Two who edit one job: what differs, field by field, and whose is kept.
+"""Two users who edit one job: the differences, field by field, and the value that is kept.
 
-The form carries a digest of each field as it was opened. So it is known who changed what since, without what was there
-before: what only the other one changed is theirs unless chosen otherwise, what one changed oneself is one's own.
+The form carries a digest of each field as it was opened. So it is known which user changed a field since, without the
+value before. A field that only the other user changed keeps that user's value unless chosen otherwise. A field that
+this user changed keeps this user's value.
 """
 
 import hashlib
@@ -17,14 +18,14 @@ from jobs.core.json_rules import loads_strict
 from jobs.models import Job
 
 MINE, THEIRS = "mine", "theirs"
-#: More of a value is not shown; it is in the form, and on the job's page.
+#: So much of a value is shown; the whole is in the form, and on the job's page.
 _MAX_SHOWN = 2000
 _MAX_OPENED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of which the job has another value than the form. ``both``: both changed it since it was opened."""
+    """A field whose value in the job is not the form's. ``both``: both users changed it since it was opened."""
 
     name: str
     mine: str
@@ -47,12 +48,12 @@ class Conflict:
 
 
 def opened(job: Job) -> str:
-    """What the form carries of the job as it is opened."""
+    """The text by which the form carries the job as it is opened: a digest of each field."""
     return json.dumps({name: _digest(value) for name, value in definitions.written(job).items()})
 
 
 def conflict(job: Job, mine: Mapping[str, Any], *, opened: str) -> Conflict:
-    """What ``mine``, a whole definition as it would be stored, and the job as it is now differ in."""
+    """The differences between ``mine``, a whole definition as it would be stored, and the job as it is now."""
     before = _read(opened)
     theirs = definitions.written(job)
     found = []
@@ -67,7 +68,7 @@ def conflict(job: Job, mine: Mapping[str, Any], *, opened: str) -> Conflict:
 
 
 def _read(opened: str) -> dict[str, Any]:
-    """What came back from the browser; nothing where it is none of ours."""
+    """The digests that came back from the browser; none if the text is not Carillon's."""
     try:
         found = loads_strict(opened[:_MAX_OPENED].encode())
     except InvalidInput:
@@ -80,7 +81,7 @@ def _digest(value: Any) -> str:
 
 
 def _shown(mine: Any, theirs: Any) -> tuple[str, str]:
-    """Both as text; of two objects the fields alone that differ."""
+    """Both as text; of two objects only the fields that differ."""
     if isinstance(mine, dict) and isinstance(theirs, dict):
         names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
         mine, theirs = ({name: side[name] for name in names if name in side} for side in (mine, theirs))

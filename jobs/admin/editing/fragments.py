@@ -1,4 +1,4 @@
-"""Parts of the form that are asked for as one types: for whoever may write jobs, of tenants within reach."""
+"""Parts of the form that are fetched while the user types: for users who may write jobs, of tenants within reach."""
 
 import re
 from functools import cached_property
@@ -15,14 +15,14 @@ _ID = re.compile("[0-9]{1,18}", re.ASCII)
 
 
 class FormFragment(ConsolePage):
-    """Answers a POST of the form's inputs; ``told`` is what its template is rendered with."""
+    """Answers a POST of the form's inputs; ``told`` is the context of its template."""
 
     title = ""
     http_method_names = ("post",)
 
     @property
     def permission(self) -> str:  # type: ignore[override]
-        """Whichever of the two that let one write a job the user holds."""
+        """The one that the user holds of the two permissions to write a job."""
         holds = self.request.user.has_perm("jobs.add_job")  # type: ignore[union-attr]
         return "jobs.add_job" if holds else "jobs.change_job"
 
@@ -34,7 +34,7 @@ class FormFragment(ConsolePage):
 
     @cached_property
     def tenant(self) -> Tenant | None:
-        """The tenant that was chosen, if any. Raises ``PermissionDenied`` for one beyond reach."""
+        """The chosen tenant, if any. Raises ``PermissionDenied`` for one beyond reach."""
         given = self.request.POST.get("tenant", "")
         if not _ID.fullmatch(given):
             return None

@@ -1,4 +1,4 @@
-"""Inputs of which the job's form is made: each reads as strictly as the API, and an empty one shows its default."""
+"""The inputs of a job's form: each reads as strictly as the API, and an empty one shows its default."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tenants.forms import NumberField, WholeNumberField
 RFC_3339 = "RFC 3339 in UTC, such as 2030-01-31T02:00:00Z"
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _DELAY = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(s|min|m|h|d|)", re.ASCII)
-#: No list of delays is longer; what is, need not be read to be refused.
+#: No valid list of delays is longer; a longer text is refused without a look at its parts.
 _MAX_DELAYS_LENGTH = 4000
 
 
@@ -67,7 +67,7 @@ class LabelsField(JsonField):
         for line in filter(None, map(str.strip, text.splitlines())):
             key, equals, word = (part.strip() for part in line.partition("="))
             if not equals:
-                raise forms.ValidationError(f"{line[:80]!r} is no label; write key=value, one a line.")
+                raise forms.ValidationError(f"{line[:80]!r} is not a label; write key=value, one per line.")
             if key in found:
                 raise forms.ValidationError(f"The label {key[:80]!r} is given twice.")
             found[key] = word
@@ -96,7 +96,9 @@ class DelaysField(forms.CharField):
     def _seconds(part: str) -> float:
         read = _DELAY.fullmatch(part)
         if read is None:
-            raise forms.ValidationError(f"{part[:40]!r} is no delay; write such as 30 s, 2 min, 1 h.")
+            raise forms.ValidationError(
+                f"{part[:40]!r} is not a delay; write 30 s, 2 min or 1 h, for example."
+            )
         seconds = float(read[1]) * _UNITS[read[2]]
         return int(seconds) if seconds.is_integer() else seconds
 
@@ -108,7 +110,7 @@ class DelaysField(forms.CharField):
 
 
 def seconds_text(seconds: float) -> str:
-    """``30 s``, ``2 min``, ``1 h``, ``90 s``: in the largest unit it is a whole number of."""
+    """``30 s``, ``2 min``, ``1 h``, ``90 s``: in the largest unit that gives a whole number."""
     for name, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds and seconds % size == 0:
             return f"{seconds / size:g} {name}"
@@ -124,7 +126,7 @@ def text(**options: Any) -> forms.CharField:
 def number(
     kind: type[forms.IntegerField] = NumberField, *, default: object = None, **options: Any
 ) -> forms.IntegerField:
-    """``default``: what an empty one means, shown in its place."""
+    """``default``: the meaning of an empty input, shown in its place."""
     attrs = {"type": "number", "step": "1" if kind is WholeNumberField else "any"}
     if default is not None:
         attrs["placeholder"] = f"{default:g}" if isinstance(default, float) else str(default)
@@ -134,7 +136,7 @@ def number(
 def choice(
     values: Iterable[Any], *, required: bool = False, default: object = None, **options: Any
 ) -> forms.ChoiceField:
-    """``default``: what an empty one means, named in it."""
+    """``default``: the meaning of the empty choice, named in it."""
     blank = "default" if default is None else f"default: {str(default).replace('_', ' ')}"
     listed = [] if required else [("", blank)]
     choices = [*listed, *((str(value), str(value).replace("_", " ")) for value in values)]
@@ -142,7 +144,7 @@ def choice(
 
 
 class SuggestingInput(UnfoldAdminTextInputWidget):
-    """A text input that offers ``suggestions``, and takes what is none of them as well."""
+    """A text input that offers ``suggestions``, and takes any other text as well."""
 
     suggestions: Sequence[str] = ()
 

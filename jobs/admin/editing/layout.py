@@ -1,4 +1,4 @@
-"""How the inputs of a job's form are laid out, and which of them are shown for what is chosen."""
+"""The layout of the inputs of a job's form, and which of them are shown for the chosen values."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ _RETRIES = (
 
 
 def fieldsets(job: Job | None) -> Any:
-    """Of the form that creates a job, or edits ``job``."""
+    """The fieldsets of the form that creates a job, or edits ``job``."""
     which = (("name", "job_type"), "version", "opened") if job else ("tenant", ("name", "job_type"))
     return (
         (None, {"fields": (*which, "labels", "payload", "payload_fields")}),

@@ -1,4 +1,4 @@
-"""The inputs of who is told of what, and the document of the API that they come to."""
+"""The inputs of a job's notices, and the document of the API that they make."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ class NoticeInputs(forms.Form):
         required=False,
         widget=UnfoldAdminCheckboxSelectMultipleWidget(),
         label="Tell of",
-        help_text="By default as the tenant says.",
+        help_text="By default the tenant's notices.",
     )
     notice_url = inputs.text(label="By a signed webhook to", placeholder="https://ops.example/hook")
     notice_email = inputs.text(label="By e-mail to", placeholder="ops@example.com")
@@ -28,7 +28,7 @@ class NoticeInputs(forms.Form):
         rows=3,
         empty="null",
         label="Notices as JSON",
-        help_text='Takes the place of the inputs above: {"on": ["dead"], "url": "https://ops.example/hook"}.',
+        help_text='Replaces the inputs above: {"on": ["dead"], "url": "https://ops.example/hook"}.',
     )
 
 

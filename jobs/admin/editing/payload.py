@@ -1,7 +1,7 @@
-"""The payload of a job by its type's schema: inputs for its plain fields, and a sample. The JSON stays what is sent.
+"""The payload of a job by its type's schema: inputs for its plain fields, and a sample. The form still sends the JSON.
 
-A tenant writes the schemas of its own types, so of each only so much is looked at, and what it does not say plainly
-gets a JSON input.
+A tenant writes the schemas of its own types. So only a bounded part of each is read, and a field that it does not
+describe plainly gets a JSON input.
 """
 
 import json
@@ -24,7 +24,7 @@ _SAMPLES = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "arr
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Of one field of the payload: ``kind`` is text, integer, number, boolean, choice or json."""
+    """The input of one field of the payload: ``kind`` is text, integer, number, boolean, choice or json."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ class PayloadFields(FormFragment):
         }
 
     def _declared(self, name: str) -> tuple[dict[str, Any], str]:
-        """The schema of the tenant's type, or of a registered one, and what it does."""
+        """The schema of the tenant's type, or of a registered one, and its description."""
         assert self.tenant is not None
         try:
             own = find_type(tenant=self.tenant, name=name)
@@ -86,7 +86,7 @@ def fields_of(schema: Any) -> Iterator[Input]:
 
 
 def sample_of(schema: Any, *, root: Any = None, depth: int = 0, name: str = "") -> Any:
-    """A value such as the schema asks for: its example or default where it has one. Not all that it demands is met."""
+    """A sample for the schema: its example or default where it has one. The sample need not meet the whole schema."""
     root = schema if root is None else root
     part = _resolved(schema, root)
     if examples := _part(part, "examples", list):

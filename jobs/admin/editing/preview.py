@@ -1,6 +1,6 @@
-"""What the inputs of a schedule come to, while one types: in words, its next instants, clocks, and what to beware of.
+"""The preview of a schedule while the user types: in words, its next instants, changes of clocks, and warnings.
 
-Writes nothing. It refuses what saving would refuse, by the same shapes and in the same words.
+It writes nothing. It refuses the same inputs as saving does, by the same shapes and in the same words.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from jobs.shapes.schedule import ScheduleShape
 from tenants.clock import database_now
 
 MAX_SHOWN = 8
-#: The shortest distance between firings is looked for among so many.
+#: The shortest distance between firings is looked for among so many firings.
 _LOOKED_AT = 25
 _YEAR = timedelta(days=365)
 #: A zone that changes its clocks does so twice a year, and a firing may come twice.
@@ -82,7 +82,7 @@ class SchedulePreview(FormFragment):
 
 
 def _anchor(given: str) -> datetime | None:
-    """When the job that is edited was created: its interval counts from there."""
+    """When the edited job was created: its interval counts from there."""
     try:
         return parse_instant(given) if given else None
     except InvalidInput:
@@ -122,7 +122,7 @@ def _change(notice: Notice) -> dict[str, str]:
 
 
 def _changes(schedule: Schedule, now: datetime) -> Iterator[Notice]:
-    """What changes of clocks do to it within a year."""
+    """The effects of changes of clocks on it within a year."""
     since, until = now, now + _YEAR
     for _ in range(_MAX_CHANGES):
         notice = next_clock_change_notice(schedule, now=since, within=until - since)
@@ -133,7 +133,7 @@ def _changes(schedule: Schedule, now: datetime) -> Iterator[Notice]:
 
 
 def _retries(given: dict[str, Any]) -> dict[str, Any]:
-    """The waits between attempts, alike ones counted together; nothing where the policy is none."""
+    """The waits between attempts, alike ones counted together; the errors where the policy is not valid."""
     try:
         policy = RetryPolicy.from_json(Retry.read(retry_document(given)).stored())
     except InvalidInput as error:
@@ -165,7 +165,7 @@ def _told_of(wrong: Any) -> list[tuple[str, str]]:
 
 
 def _zones(given: dict[str, Any]) -> list[str]:
-    """What may be meant by a zone that is none."""
+    """The zones that may be meant by the name of a zone that does not exist."""
     zone = given.get("schedule_timezone", "")
     near = similar_timezones(zone) if zone and len(zone) <= _MAX_ZONE_LENGTH else []
     return [name for name in near if name != zone] if zone not in near else []

@@ -1,4 +1,4 @@
-"""The inputs of a job's schedule, and of how it is retried, and the documents of the API that they come to."""
+"""The inputs of a job's schedule and of its retries, and the documents of the API that they make."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -50,20 +50,20 @@ class ScheduleInputs(forms.Form):
     schedule_run_at = inputs.text(label="Run at", help_text=inputs.RFC_3339)
     schedule_starts_at = inputs.text(label="Starts at", placeholder="at once", help_text=inputs.RFC_3339)
     schedule_ends_at = inputs.text(label="Ends at", placeholder="never", help_text=inputs.RFC_3339)
-    schedule_jitter_seconds = inputs.number(default=0, label="Jitter (seconds)", help_text="Spreads a herd.")
+    schedule_jitter_seconds = inputs.number(
+        default=0, label="Jitter (seconds)", help_text="Spreads simultaneous firings."
+    )
 
 
 class RetryInputs(forms.Form):
     """``retry_<field>`` for each field of a retry policy."""
 
-    retry_max_attempts = inputs.number(
-        WholeNumberField, default=_USUAL.max_attempts, label="Attempts at most"
-    )
+    retry_max_attempts = inputs.number(WholeNumberField, default=_USUAL.max_attempts, label="Most attempts")
     retry_backoff = inputs.choice(Backoff, default=_USUAL.backoff, label="Wait between attempts")
     retry_delays_seconds = inputs.DelaysField(
         label="Delays",
         placeholder=", ".join(inputs.seconds_text(delay.total_seconds()) for delay in _USUAL.delays),
-        help_text="One after another, the last again and again.",
+        help_text="One delay after another; the last one repeats.",
     )
     retry_initial_delay_seconds = inputs.number(
         default=_USUAL.initial_delay.total_seconds(), label="First delay (seconds)"
@@ -77,12 +77,12 @@ class RetryInputs(forms.Form):
     retry_policy = inputs.JsonField(
         rows=4,
         label="Retry policy as JSON",
-        help_text='Takes the place of the inputs above, such as {"max_attempts": 3, "backoff": "fixed"}.',
+        help_text='Replaces the inputs above, such as {"max_attempts": 3, "backoff": "fixed"}.',
     )
 
 
 def schedule_document(given: Mapping[str, Any], *, hidden: Collection[str] = ()) -> dict[str, Any]:
-    """The schedule that the inputs mean; what belongs to another type, or is ``hidden``, is left out."""
+    """The schedule that the inputs mean; fields of another type, and fields in ``hidden``, are left out."""
     others = {name for other, names in OWN.items() if other != given["schedule_type"] for name in names}
     own = {name.removeprefix("schedule_"): given[name] for name in given if name.startswith("schedule_")}
     return {name: value for name, value in own.items() if name not in others.union(hidden)}

@@ -1,4 +1,4 @@
-"""The form's test send: what would be sent, then, once confirmed, how it went."""
+"""The form's test send: first the request that would be sent; once confirmed, how it went."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ class TestSend(FormFragment):
         form = _Inputs(self.request.POST)
         if self.tenant is None:
             return {
-                "errors": ["Choose a tenant first: it goes by its limits, and is signed with its secret."]
+                "errors": ["Choose a tenant first: the test uses its limits and is signed with its secret."]
             }
         if not form.is_valid():
             return {"errors": [text for texts in form.errors.values() for text in texts]}
@@ -71,7 +71,7 @@ class TestSendProgress(FormFragment):
 
 
 def _summary(payload: dict[str, Any]) -> dict[str, Any]:
-    """The request in words; of its URL no query, which may be secret."""
+    """The request in words, without the query of its URL, which may be secret."""
     url = urlsplit(payload["url"])
     return {
         "method": payload.get("method", "POST"),

@@ -1,6 +1,6 @@
-"""What the palette finds, by kind. Each kind is one bounded read of an index, shown to whom its rows are open to.
+"""The palette's findings, by kind. Each kind is one bounded read of an index, shown to users who may see its rows.
 
-An operator who is bound to tenants finds what belongs to these.
+An operator who is bound to tenants finds only rows of these tenants.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from jobs.store.insight import find
 from tenants.console.reach import held_to_reach
 from tenants.models import Tenant
 
-#: Of each kind.
+#: So many rows of each kind are shown.
 MAX_SHOWN = 10
 #: Tenants whose jobs are looked for by name alone.
 MAX_TENANTS = 1000
@@ -37,7 +37,7 @@ class Hit(NamedTuple):
 
 
 class Group(NamedTuple):
-    """``more``: so many match that not all are shown."""
+    """``more``: more rows match than are shown."""
 
     title: str
     hits: list[Hit]
@@ -45,7 +45,7 @@ class Group(NamedTuple):
 
 
 def groups(request: HttpRequest, text: str) -> list[Group]:
-    """What ``text`` may mean to the user of ``request``."""
+    """The rows that ``text`` may mean to the user of ``request``."""
     user: Any = request.user
     ids, key = ids_of(text), key_of(text)
     found: list[tuple[str, list[Hit]]] = [("Pages", list(_pages(request, text)))]
@@ -68,7 +68,7 @@ def groups(request: HttpRequest, text: str) -> list[Group]:
 
 
 def _workflows(user: Any, text: str, ids: Ids | None) -> Iterator[tuple[str, list[Hit]]]:
-    """By id, and workflows by how their name begins."""
+    """Workflows and runs by id, and workflows by the beginning of their name."""
     if _may_view(user, "jobs.view_workflow"):
         rows = [*(_by_id(user, Workflow, ids).select_related("tenant") if ids else ())]
         yield "Workflows", [_workflow(row) for row in (*rows, *_workflows_named(user, text))]
@@ -78,7 +78,7 @@ def _workflows(user: Any, text: str, ids: Ids | None) -> Iterator[tuple[str, lis
 
 
 def _workflows_named(user: Any, text: str) -> QuerySet[Workflow]:
-    """Of all tenants within reach, or of the one whose slug stands before a slash."""
+    """Workflows of all tenants within reach, or of the one whose slug stands before a slash."""
     slugs = held_to_reach(user, Tenant.objects.all(), tenant="pk").order_by("slug")
     ids = dict(slugs.values_list("slug", "pk")[:MAX_TENANTS])
     found = named_workflows(text, tenant_ids=ids.values())
@@ -104,7 +104,7 @@ def _tenants(user: Any, text: str) -> QuerySet[Tenant]:
 
 
 def _named(user: Any, text: str) -> list[Hit]:
-    """Jobs by how their name begins: of all tenants, or of the one whose slug stands before a slash."""
+    """Jobs by the beginning of their name: of all tenants, or of the one whose slug stands before a slash."""
     within = held_to_reach(user, Tenant.objects.all(), tenant="pk").order_by("slug")
     hits = _names(within, text)
     if pair := tenant_and_name(text):
@@ -120,13 +120,13 @@ def _names(within: QuerySet[Tenant], prefix: str) -> list[Hit]:
 
 
 def _by_id(user: Any, model: Any, ids: Ids) -> QuerySet[Any]:
-    """Those within a range of the primary key, the newest first."""
+    """The rows within a range of the primary key, the newest first."""
     rows = held_to_reach(user, model.objects.filter(id__gte=ids.first, id__lte=ids.last))
     return rows.order_by("-id")[: MAX_SHOWN + 1]
 
 
 def _attempts(user: Any, ids: Ids) -> QuerySet[Attempt]:
-    """With the time that the ids tell, so that one or two partitions are looked at and not all."""
+    """Attempts by id, and by the time that the ids tell: so only one or two partitions are looked at."""
     since, until = instant_of(ids.first), instant_of(ids.last)
     rows = Attempt.objects.filter(
         id__gte=ids.first,

@@ -1,7 +1,7 @@
 """Find anything: by Ctrl+K over any page, or as a page of its own.
 
-Takes the address of Unfold's search, whose palette asks it. Unfold's own keeps what it found for five minutes, past a
-permission that is withdrawn, and looks for everything in lower case.
+It takes the address of Unfold's search, because Unfold's palette asks there. Unfold's own search keeps its findings for
+five minutes, even after a permission is withdrawn, and looks for everything in lower case.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ class FindPage(ConsolePage):
     template_name = "admin/find/page.html"
 
     def is_permitted(self, request: HttpRequest) -> bool:
-        """Whoever is signed in; each finds what is theirs to see."""
+        """Every user who is signed in; each finds only rows that they may see."""
         return True
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -32,7 +32,7 @@ class FindPage(ConsolePage):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         text = self._text()
         found = groups(self.request, text) if text else []
-        # Unfold's palette numbers what the arrow keys walk over.
+        # Unfold's palette numbers the entries that the arrow keys walk over.
         numbers = iter(range(1, 1000))
         shown = [(group, [(next(numbers), hit) for hit in group.hits]) for group in found]
         return super().get_context_data(text=text, groups=shown, **kwargs)

@@ -1,4 +1,4 @@
-"""What was typed into the palette, as what it may be: an id or how one begins, an idempotency key, a tenant's job."""
+"""Readings of the text in the palette: as an id or its beginning, as an idempotency key, as a tenant's job."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 from jobs.core.errors import InvalidInput
 from jobs.core.instants import EARLIEST, LATEST, parse_instant
 
-#: Digits of an id that are enough to look for it. Of a UUIDv7 they name the minute in which it was made.
+#: Digits of an id that are enough to look for it. In a UUIDv7 they name the minute in which it was made.
 MIN_DIGITS = 8
 MAX_LENGTH = 300
 _KEY = re.compile(r"job:([0-9a-fA-F-]{36}):(scheduled_for|run):(.+)")
@@ -33,7 +33,7 @@ class Key:
 
 
 def ids_of(text: str) -> Ids | None:
-    """``01a20a79``, ``01a20a79-46fa-77`` or a whole UUID, with hyphens or without; None for what is none."""
+    """``01a20a79``, ``01a20a79-46fa-77`` or a whole UUID, with hyphens or without; None for any other text."""
     digits = text.replace("-", "").lower()
     if not re.fullmatch(rf"[0-9a-f]{{{MIN_DIGITS},32}}", digits):
         return None
@@ -41,7 +41,7 @@ def ids_of(text: str) -> Ids | None:
 
 
 def key_of(text: str) -> Key | None:
-    """The parts of an idempotency key; None for what is none."""
+    """The parts of an idempotency key; None for any other text."""
     found = _KEY.fullmatch(text)
     if not found:
         return None
@@ -56,6 +56,6 @@ def key_of(text: str) -> Key | None:
 
 
 def tenant_and_name(text: str) -> tuple[str, str] | None:
-    """``globex/nightly`` as the tenant's slug and how the job's name begins; None without a slash."""
+    """``globex/nightly`` as the tenant's slug and the beginning of the job's name; None without a slash."""
     slug, slash, name = text.partition("/")
     return (slug.lower(), name) if slash and slug else None

@@ -1,1 +1,1 @@
-"""What became of firings: triggers, their attempts, dead letters, and what Celery kept of messages."""
+"""Firings and their ends: triggers, their attempts, dead letters, and the results that Celery kept of messages."""

@@ -115,12 +115,12 @@ class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """As everywhere, and by the id of the Celery task that carried them, as Flower shows it."""
+        """As everywhere, and by the id of the Celery task that carried the attempts, as Flower shows it."""
         found, distinct = super().get_search_results(request, queryset, search_term)
         task_id = _uuid_of_version_7(search_term.strip())
         if task_id is None or found.order_by().exists():
             return found, distinct
-        # No index knows these ids, but they tell when they were made, and so do the attempts'.
+        # No index has these ids, but they tell when they were made, and so do the attempts' ids.
         made_at = datetime.fromtimestamp((task_id.int >> 80) / 1000, UTC)
         since, until = made_at - CLOCKS_APART, made_at + CLAIMED_WITHIN
         near = queryset.filter(
@@ -132,7 +132,7 @@ class AttemptAdmin(ReadOnlyAdmin, WalkedAdmin):
         return Walk(self._walked(request), by_tenant=False)
 
     def _walked(self, request: HttpRequest) -> QuerySet[Attempt]:
-        """Of a tenant an index leads to those that went wrong alone; all others are sifted."""
+        """For a tenant, an index leads only to the attempts that went wrong; all others are sifted."""
         slug = request.GET.get("tenant", "").strip()
         if not slug or not _went_wrong(request):
             return Attempt.objects.all()

@@ -1,7 +1,7 @@
-"""Dead letters: the triggers in state ``dead`` with what killed them, to be replayed or dismissed: some, or all that
-match.
+"""Dead letters: the triggers in state ``dead`` with their reasons and last errors. An operator may replay or dismiss
+some of them, or all that match.
 
-Not a model of its own: a second list of triggers, served below theirs under the same permissions.
+They are not a model of their own, but a second list of triggers, served below the first under the same permissions.
 """
 
 from collections import Counter
@@ -44,13 +44,13 @@ from jobs.shapes.operations import MAX_NOTE
 from tenants.clock import DatabaseNow
 from tenants.models import Tenant
 
-#: One click takes so many, so that it ends within a request; the next click takes the next.
+#: One click takes so many, so that it ends within a request; the next click takes the following ones.
 MAX_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    """What is done to dead letters, and what the page that asks says of it."""
+    """An act on dead letters, and the words for it on the page that asks."""
 
     name: str
     says: str
@@ -69,7 +69,7 @@ class _Deed:
 
 REPLAY = _Deed(
     "replay",
-    "Each runs once more, with a fresh retry budget and the same idempotency key.",
+    "Each runs once more, with a new retry budget and the same idempotency key.",
     "Replayed",
     replay_dead_letters,
 )
@@ -96,7 +96,7 @@ def _ticks(request: HttpRequest) -> list[str]:
 
 
 def _shares(dead: QuerySet[Trigger]) -> list[Share]:
-    """How many of each tenant there are, of what is bounded already."""
+    """How many of ``dead`` each tenant has; ``dead`` is bounded already."""
     counts = Counter(dead.values_list("tenant_id", flat=True))
     tenants = Tenant.objects.filter(pk__in=counts).order_by("slug")
     return [Share(tenant, counts[tenant.pk], kind="dead letter") for tenant in tenants]
@@ -128,7 +128,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         DiedSince,
         DiedUntil,
     )
-    empty = "No dead letters: no trigger has been given up."
+    empty = "There are no dead letters: every trigger succeeded or is still being tried."
     heading = (
         "Triggers that were given up, the latest death first. A replay runs them once more, with a fresh retry budget "
         "and the same idempotency key; to dismiss one takes it off this list, with a note."
@@ -147,7 +147,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return Walk(Trigger.objects.filter(DEAD_LETTERS), "finished_at")
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
-        """The last attempt of each, in one query."""
+        """Add the last attempt of each, in one query."""
         last = Attempt.objects.filter(trigger_id__in=[trigger.id for trigger in rows])
         last = last.order_by("trigger_id", "-number").distinct("trigger_id")
         by_trigger = {attempt.trigger_id: attempt for attempt in last} if rows else {}
@@ -182,14 +182,14 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @admin.action(description="Replay the selected", permissions=["operate"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        """Those that were ticked, on one page. The button that replays all that match asks with their number."""
+        """Replay the ticked ones, on one page. The button that replays all that match asks with their number."""
         if (dead := self._ticked(request, queryset, REPLAY)) is not None:
             for share in _shares(dead):
                 self._carry_out(request, REPLAY, share, dead, chosen={"ids": _ticks(request)[:MAX_NAMED]})
 
     @admin.action(description="Dismiss the selected", permissions=["operate"])
     def dismiss_selected(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> HttpResponseBase | None:
-        """Those that were ticked, on one page; asks for a note."""
+        """Dismiss the ticked ones, on one page; asks for a note."""
         if (dead := self._ticked(request, queryset, DISMISS)) is None:
             return None
         ids, shares = _ticks(request), _shares(dead)
@@ -207,7 +207,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return self._do_to_matching(request, DISMISS)
 
     def _do_to_matching(self, request: HttpRequest, deed: _Deed) -> HttpResponseBase:
-        """Asks with the number of each tenant, and does it to what was confirmed: up to ``MAX_AT_ONCE`` at a click."""
+        """Ask with the number of each tenant; once confirmed, do it to up to ``MAX_AT_ONCE`` at a click."""
         if not self.has_operate_permission(request):
             raise PermissionDenied
         dead, more = self._matching(request)
@@ -226,7 +226,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         *,
         chosen: Mapping[str, Any],
     ) -> bool:
-        """Whether it was confirmed as it is now; then it is done."""
+        """Whether the present numbers were confirmed; if so, it is done."""
         try:
             check_confirmation(request.POST, shares)
             noted = {"note": read_note(request.POST)} if deed.is_noted else {}
@@ -265,15 +265,15 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     def _ticked(
         self, request: HttpRequest, queryset: QuerySet[Trigger], deed: _Deed
     ) -> QuerySet[Trigger] | None:
-        """The dead letters that were ticked; None, and it is said why, if a click meant all pages."""
+        """The ticked dead letters; None, with a message that says why, if a click meant all pages."""
         if request.POST.get("select_across") == "1":
             verb = deed.name.capitalize()
-            messages.error(request, f"To {deed.name} more than a page of them, use {verb} all that match.")
+            messages.error(request, f"To {deed.name} more than one page, use {verb} all that match.")
             return None
         return queryset.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
 
     def _matching(self, request: HttpRequest) -> tuple[QuerySet[Trigger], bool]:
-        """What the list shows, on all its pages: the oldest ``MAX_AT_ONCE``, and whether there are more."""
+        """The dead letters of all pages of the list: the oldest ``MAX_AT_ONCE``, and whether there are more."""
         matching = self.get_changelist_instance(request).get_queryset(request)
         dead = matching.prefetch_related(None).filter(DEAD_LETTERS).order_by("id")
         beyond = dead.values_list("id", flat=True)[MAX_AT_ONCE : MAX_AT_ONCE + 1].first()
@@ -282,7 +282,7 @@ class DeadLetterAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     def _carry_out(
         self, request: HttpRequest, deed: _Deed, share: Share, dead: QuerySet[Trigger], **told: Any
     ) -> None:
-        """Do it to a tenant's, and say to how many, and whether some are left."""
+        """Do it to a tenant's dead letters, and say to how many, and whether some are left."""
         try:
             count = deed.act(tenant=share.tenant, queryset=dead, **told)
         except CarillonError as error:

@@ -1,8 +1,8 @@
-"""Failures: the latest dead letters grouped by what they have in common, to be replayed or quietened as one.
+"""Failures: the latest dead letters, grouped by their common traits. An operator may replay or quieten a group as one.
 
-A group is told by its fingerprint, which its links carry. Each act asks first and says how many it touches: one is
-replayed as a canary, the rest and the pausing of jobs are operations, which can be stopped. To dismiss them is done at
-once. All of it is audited.
+A group is identified by its fingerprint, which its links carry. Each act asks first and says how many it touches. One
+dead letter is replayed as a canary. The replay of the rest and the pausing of jobs are operations, which can be
+stopped. A dismissal is done at once. All of it is audited.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from tenants.models import Tenant
 
 SPANS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 DEFAULT = "24h"
-#: Of an answer so much is shown beside its group.
+#: So much of an answer is shown beside its group.
 MAX_ANSWER = 300
 #: Jobs that are counted before they are paused.
 MAX_JOBS = 10_000
@@ -103,13 +103,13 @@ class FailureAct(ConsolePage):
         except CarillonError as error:
             messages.error(request, str(error))
             return back
-        messages.success(request, f"Begun for {tenant.slug}: the operation tells how far it has come.")
+        messages.success(request, f"Begun for {tenant.slug}: the operation shows its progress.")
         if request.user.has_perm("jobs.view_operation"):  # type: ignore[union-attr]
             return HttpResponseRedirect(reverse("admin:jobs_operation_change", args=[begun.id]))
         return back
 
     def _act(self) -> dict[str, Any]:
-        """What is asked for, as it would be done now. Raises ``Http404`` for a group that is gone, or out of reach."""
+        """The requested act, as it would be done now. Raises ``Http404`` for a group that is gone, or out of reach."""
         given = self.request.GET
         alike, span, verb = _fingerprint(given), _span(given), given.get("act", "")
         if alike is None or verb not in ("one", "rest", "dismiss", "pause"):
@@ -174,7 +174,7 @@ def _span(given: Mapping[str, Any]) -> str:
 
 
 def _fingerprint(given: Mapping[str, Any]) -> Fingerprint | None:
-    """Of an address; None: it makes no sense. A group without an error code cannot be told from others."""
+    """The fingerprint in an address; None: it makes no sense. Without an error code a group is not distinct."""
     tenant, http = str(given.get("tenant", "")), str(given.get("http", ""))
     if not (tenant.isdecimal() and len(tenant) < 19) or not (
         http == "" or (http.isdecimal() and len(http) == 3)
@@ -232,7 +232,7 @@ def _told(request: HttpRequest, groups: list[Any], *, now: datetime, span: str) 
 
 
 def _answers(request: HttpRequest, sample_ids: list[Any]) -> dict[Any, str]:
-    """Of each sample what its last attempt was answered, to those who may see it, or failed with."""
+    """The answer to the last attempt of each sample, for users who may see it, or the error of that attempt."""
     if not request.user.has_perm("jobs.view_attempt"):  # type: ignore[union-attr]
         return {}
     last = Attempt.objects.filter(trigger_id__in=sample_ids).order_by("trigger_id", "-number")

@@ -1,7 +1,8 @@
 """The lists of triggers: a tab for each phase, on that phase's index, and the columns that matter in it.
 
-``Ended`` comes first, so that the look-ahead never hides what happened. An index leads to what runs, is queued, retried
-or held; what is late or upcoming is put together lane by lane; what has ended is sifted out of the newest triggers.
+``Ended`` comes first, so that the look-ahead never hides past firings. An index leads to triggers that are running,
+queued, retrying or held. Late and upcoming triggers are put together lane by lane. Ended triggers are sifted out of the
+newest ones.
 """
 
 from collections.abc import Iterable
@@ -43,9 +44,9 @@ from jobs.store.console.lists import waiting
 from tenants.clock import DatabaseNow, database_now
 from tenants.console.reach import tenants_within_reach
 
-#: So many of the newest triggers are looked at for what has ended: a look-ahead at 1,600 firings a second.
+#: So many of the newest triggers are searched for ended ones: a look-ahead at 1,600 firings a second.
 MAX_AHEAD = 100_000
-#: What is late or upcoming, the first due first.
+#: So many late or upcoming triggers are listed, the first due first.
 MAX_WAITING = 100
 WHOSE = ("job_cell", "tenant", "job_type")
 _ENDED_PHASES = sorted({PHASES[state] for state in ENDED})
@@ -61,41 +62,41 @@ TABS = (
     Tab(
         "running",
         "Running",
-        "Nothing runs at the moment.",
+        "No trigger runs at the moment.",
         ("firing", "shown_state", *WHOSE, "worker", "running_for", "attempt_count", "started_ago"),
         ("running",),
     ),
     Tab(
         "queued",
         "Queued",
-        "Nothing is queued: workers have taken all that was sent.",
+        "No trigger is queued: workers have taken all messages.",
         ("firing", "shown_state", *WHOSE, "attempt_count", "queued_ago"),
         ("queued",),
     ),
     Tab(
         "late",
         "Late",
-        "Nothing is late: all that is due was dispatched.",
+        "No trigger is late: all due triggers were dispatched.",
         ("firing", "shown_state", *WHOSE, "shown_priority", "attempt_count", "fell_due"),
     ),
     Tab(
         "retrying",
         "Retrying",
-        "Nothing waits for another attempt.",
+        "No trigger waits for another attempt.",
         ("firing", "shown_state", *WHOSE, "attempt_count", "falls_due"),
         ("retrying",),
     ),
     Tab(
         "upcoming",
         "Upcoming",
-        "Nothing falls due within the look-ahead. The jobs say when they fire next.",
+        "No trigger becomes due within the look-ahead. The list of jobs shows when they fire next.",
         ("firing", "shown_state", *WHOSE, "shown_priority", "falls_due"),
         ("pending",),
     ),
     Tab(
         "held",
         "Held",
-        "Nothing is held: no trigger waits for a paused job, for another trigger or for its target.",
+        "No trigger is held: none waits for a paused job, for another trigger or for its target.",
         ("firing", "shown_state", *WHOSE, "held_for", "falls_due"),
     ),
 )
@@ -118,7 +119,7 @@ class StateFilter(DropdownFilter):
 
 
 class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
-    """The lists' half of ``TriggerAdmin``; its page is told in ``firings.trigger``."""
+    """The lists' half of ``TriggerAdmin``; its page is in ``firings.trigger``."""
 
     of_history = True
     tabs = TABS
@@ -138,7 +139,7 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
     )
 
     def tells_of_history(self, request: HttpRequest) -> bool:
-        """What has ended does; the other tabs tell how things stand."""
+        """The tab of ended triggers does; the other tabs tell how things stand."""
         tab = self.tab(request)
         return super().tells_of_history(request) and tab is not None and tab.name == "ended"
 
@@ -164,9 +165,7 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
                 return Walk(held, "due_at", falling=False, by_tenant=False)
             case "late" | "upcoming":
                 ids = self._waiting(request)
-                among = (
-                    f"The {MAX_WAITING} that are due first, of those that are asked for by tenant and type."
-                )
+                among = f"The {MAX_WAITING} triggers that are due first, with the chosen tenant and type."
                 first = rows.filter(id__in=ids)
                 return Walk(
                     first,
@@ -193,7 +192,7 @@ class TriggerLists(ReadOnlyAdmin, WalkedAdmin):
         return rows
 
     def _waiting(self, request: HttpRequest) -> list[Any]:
-        """Ids of the first to fall due, of the tenant and type that are asked for; other filters sift these."""
+        """Ids of the first to fall due, of the requested tenant and type; other filters sift these."""
         if not hasattr(request, "_waiting"):
             tab, now, within = self.tab(request), database_now(), tenants_within_reach(request.user)
             one = self.tenant_of(request)

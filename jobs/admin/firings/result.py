@@ -1,18 +1,18 @@
-"""What Celery kept of each message (django-celery-results): a batch's summary. Read-only, found by Celery task id."""
+"""Celery's result of each message (django-celery-results): a batch's summary. Read-only, found by Celery task id."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django_celery_results import admin as theirs  # noqa: F401  # it registers what is unregistered here
+from django_celery_results import admin as theirs  # noqa: F401  # it registers the models that are unregistered here
 from django_celery_results.models import GroupResult, TaskResult
 from unfold.contrib.filters.admin import ChoicesDropdownFilter
 
 from jobs.admin.shared.cells import flower_url, instant_cell, state_label, text_cell
 from jobs.admin.shared.lists import ReadOnlyAdmin
 
-admin.site.unregister(GroupResult)  # groups are none of Carillon's
+admin.site.unregister(GroupResult)  # Carillon has no groups
 admin.site.unregister(TaskResult)
 
 

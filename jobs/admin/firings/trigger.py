@@ -1,6 +1,6 @@
-"""Triggers: the ledger of expected firings. Read-only, but one may be cancelled or replayed.
+"""Triggers: the ledger of expected firings. Read-only, except that a trigger may be cancelled, replayed or dismissed.
 
-A trigger's page shows its attempts, and with each the way to Flower and to what Celery kept of the message.
+A trigger's page shows its attempts, each with links to Flower and to Celery's result of the message.
 """
 
 from typing import Any
@@ -46,7 +46,9 @@ MAX_ATTEMPTS_SHOWN = 100
 
 class NoteForm(BaseDialogForm):
     note = forms.CharField(
-        max_length=MAX_NOTE, widget=UnfoldAdminTextInputWidget, help_text="Why it needs nobody any more."
+        max_length=MAX_NOTE,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Why this dead letter needs no further action.",
     )
 
     def clean_note(self) -> str:
@@ -97,7 +99,11 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
             *super().get_urls(),
         ]
 
-    @button("Replay", asks="It runs once more: fresh retry budget, same idempotency key.", icon="replay")
+    @button(
+        "Replay",
+        asks="It runs once more, with a new retry budget and the same idempotency key.",
+        icon="replay",
+    )
     def replay(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         trigger = self.row(request, object_id)
         return self.carry_out(
@@ -126,7 +132,7 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
 
     @button(
         "Cancel",
-        asks="What waits is cancelled; what runs is asked to stop.",
+        asks="A waiting trigger is cancelled; a running one is asked to stop.",
         icon="cancel",
         variant=ActionVariant.DANGER,
         confirm="Cancel the firing",
@@ -142,7 +148,7 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
         )
 
     def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
-        """The buttons that can succeed in the trigger's present state; a task is retried by its run alone."""
+        """The buttons that can succeed in the trigger's present state. Only a task's run can retry the task."""
         trigger = self.get_object(request, object_id)
         dead = () if trigger is None or trigger.dismissed_at else (TriggerState.DEAD,)
         fitting = {"replay": ENDED, "dismiss": dead, "cancel": UNFINISHED}
@@ -200,9 +206,9 @@ class TriggerAdmin(TriggerLists, OperableAdmin):
 
     @admin.display(description="payload")
     def shown_payload(self, trigger: Trigger) -> str:
-        """Its own, where a run now was given one; the job's may have been edited since."""
+        """Its own, where a run now was given one; else the job's, which may have been edited since."""
         own = trigger.payload is not None
-        whose = "This firing's own, given when it was run." if own else "The job's at present."
+        whose = "Payload of this firing, given when it was run." if own else "Present payload of the job."
         return format_html("<p>{}</p>{}", whose, json_cell(trigger.payload if own else trigger.job.payload))
 
     @admin.display(description="result")
@@ -254,7 +260,7 @@ def explained(trigger: Trigger) -> dict[str, Any]:
 def attempts_table(trigger: Trigger) -> list[dict[str, Any]]:
     """The trigger's attempts for its page, the latest first; at most ``MAX_ATTEMPTS_SHOWN``.
 
-    What the latest of them printed that printed anything is shown; the others tell how much it was.
+    The output is shown of the latest attempt that has any; the others tell how much it was.
     """
     latest: list[Any] = list(
         Attempt.objects.filter(trigger_id=trigger.id).order_by("-number", "-started_at")[:MAX_ATTEMPTS_SHOWN]

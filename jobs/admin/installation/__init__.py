@@ -1,1 +1,1 @@
-"""What holds for all tenants: leases, dispatch, job types, targets."""
+"""The pages that concern all tenants: leases, dispatch, job types, targets."""

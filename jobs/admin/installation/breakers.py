@@ -13,7 +13,7 @@ from tenants.clock import DatabaseNow
 
 @admin.register(Breaker)
 class BreakerAdmin(ReadOnlyAdmin):
-    """In the order of their next probes. Of a closed one there is nothing to know."""
+    """Breakers in the order of their next probes. Closed ones are left out: there is nothing to know about them."""
 
     tenant_path = "tenant_id"
     list_display = ("target", "tenant", "shown_state", "since", "next_probe", "openings")

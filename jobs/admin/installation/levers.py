@@ -28,7 +28,7 @@ class ReasonForm(BaseDialogForm):
     reason = forms.CharField(
         max_length=MAX_REASON_LENGTH,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Why. Tenants see it where they ask why a firing waits.",
+        help_text="Reason. Tenants see it where they ask why a firing waits.",
     )
 
 
@@ -38,13 +38,14 @@ class CapForm(BaseDialogForm):
         min_value=1,
         max_value=1_000_000,
         widget=UnfoldAdminIntegerFieldWidget,
-        help_text="Queued or running at once, over all tenants; empty lifts it. What the handler allows still holds.",
+        help_text="Most triggers in flight, over all tenants; empty: no limit. The handler's limit still "
+        "holds.",
     )
 
 
 @admin.register(Installation)
 class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
-    """Its one row. The buttons need none."""
+    """The one row of the installation. The buttons need no row."""
 
     trail_kind = "installation"
     list_display = ("dispatch", "since", "stopped_by", "stop_reason")
@@ -56,8 +57,8 @@ class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @button(
         "Stop dispatch",
-        asks="Nothing more is dispatched for any tenant, and nothing queued starts, until it is lifted. Attempts that "
-        "run go on. What is missed follows each job's misfire policy, as after an outage.",
+        asks="Nothing is dispatched for any tenant, and no queued trigger starts, until dispatch is resumed. "
+        "Running attempts go on. Missed firings follow each job's misfire policy, as after an outage.",
         icon="pan_tool",
         variant=ActionVariant.DANGER,
         form=ReasonForm,
@@ -66,9 +67,9 @@ class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
         changes = {"dispatch": "stopped", "reason": form.cleaned_data["reason"]}
         return self._change(request, changes, done="Dispatch is stopped.")
 
-    @button("Let dispatch go on", asks="Whatever is due is dispatched again.", icon="play_arrow")
+    @button("Resume dispatch", asks="Due triggers are dispatched again.", icon="play_arrow")
     def start(self, request: HttpRequest, form: Any) -> HttpResponseBase:
-        return self._change(request, {"dispatch": "running"}, done="Dispatch goes on.")
+        return self._change(request, {"dispatch": "running"}, done="Dispatch is resumed.")
 
     def _change(self, request: HttpRequest, changes: dict[str, str], *, done: str) -> HttpResponseBase:
         return self.carry_out(
@@ -94,13 +95,13 @@ class InstallationAdmin(ReadOnlyAdmin, OperableAdmin):
 
 @admin.register(Queue)
 class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
-    """Job types whose queues a beat has opened, with what operators decided about each."""
+    """Job types whose queues a beat has opened, with the operators' decisions about each."""
 
     trail_kind = "job_type"
     list_display = ("job_type", "state", "cap_of_operators", "pause_reason")
     ordering = ("job_type",)
     search_fields = ("job_type",)
-    search_help_text = "How the name begins"
+    search_help_text = "Beginning of the name"
     found_by = ("job_type",)
     fieldsets = (
         (
@@ -120,7 +121,7 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @button(
         "Pause",
-        asks="Nothing more of this type starts, for any tenant, until it is resumed; what runs finishes.",
+        asks="No trigger of this type starts, for any tenant, until it is resumed; running attempts finish.",
         icon="pause",
         form=ReasonForm,
     )
@@ -128,13 +129,13 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
         changes = {"paused": True, "reason": form.cleaned_data["reason"]}
         return self._change(request, object_id, changes, done="Paused.")
 
-    @button("Resume", asks="Whatever is due of this type is dispatched again.", icon="resume")
+    @button("Resume", asks="Due triggers of this type are dispatched again.", icon="resume")
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._change(request, object_id, {"paused": False}, done="Resumed.")
 
     @button(
         "Cap",
-        asks="At most so many of this type are in flight from now on. Nothing that is in flight is taken back.",
+        asks="From now on at most this many triggers of the type are in flight. Triggers in flight go on.",
         icon="speed",
         form=CapForm,
     )
@@ -166,7 +167,7 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
         return queryset.filter(job_type__startswith=text.replace("\0", ""))
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """With what is in flight of its type as ``shown``."""
+        """The row, with the triggers in flight of its type as ``shown``."""
         row = super().get_object(request, object_id, from_field)
         if row is not None:
             [row.shown] = levers.type_representations(levers.rows_of(row.job_type))
@@ -199,5 +200,5 @@ class JobTypeAdmin(ReadOnlyAdmin, OperableAdmin):
 
 
 def banner(request: HttpRequest) -> dict[str, Any]:
-    """A context processor: ``dispatch_stop`` is called by the page that has a place for it, once."""
+    """A context processor: the page that has a place for it calls ``dispatch_stop``, once."""
     return {"dispatch_stop": lambda: levers.installation()}

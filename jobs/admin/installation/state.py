@@ -1,4 +1,4 @@
-"""The installation: leases, upkeep, what every process runs, and the settings in force, of which none is a secret."""
+"""The installation: leases, upkeep, the release of every process, and the settings in force. No secret is shown."""
 
 from datetime import timedelta
 from typing import Any
@@ -52,10 +52,10 @@ def lease_rows(found: Condition) -> list[dict[str, Any]]:
 
 
 def process_rows(found: Condition) -> list[dict[str, Any]]:
-    """Beats, workers and web processes that were heard of lately, with what each runs."""
+    """Beats, workers and web processes that were heard of lately, with the release that each runs."""
     versions = {row.name: row.version for row in found.seen.clocks}
     return [
-        row | {"release": versions[row["name"]] or "not told"}
+        row | {"release": versions[row["name"]] or "unknown"}
         for row in clock_rows(found, limit=MAX_PROCESSES)
     ]
 
@@ -68,20 +68,24 @@ def partition_rows(found: Condition) -> list[dict[str, Any]]:
 
 
 def upkeep_rows(found: Condition) -> list[dict[str, Any]]:
-    """What a leader does beside dispatch: a name, how it stands, and whether that is worth a look."""
+    """The work of a leader beside dispatch: a name, how it stands, and whether that is worth a look."""
     ahead, settings, upkeep = found.upkeep.ahead, engine_settings(), found.upkeep
     late, feed = ahead.materialization_lag_seconds, upkeep.feed_lag_seconds
     past = f"{upkeep.past_retention:,}{'+' if upkeep.past_retention >= MAX_OLDEST else ''}"
     return [
-        _row("The first job waits for its next trigger for", _lasting(late), is_off=late > 0),
-        _row("Catch-ups and backfills under way", _bounded(ahead.catch_ups), is_off=False),
-        _row("The oldest event that notices have not read", _lasting(feed), is_off=feed > FEED_LATE_SECONDS),
+        _row("Delay of the first job that waits for its next trigger", _lasting(late), is_off=late > 0),
+        _row("Unfinished catch-ups and backfills", _bounded(ahead.catch_ups), is_off=False),
         _row(
-            f"Triggers older than the {settings.history_days:,} days they are kept",
+            "Age of the oldest event that the notifier has not read",
+            _lasting(feed),
+            is_off=feed > FEED_LATE_SECONDS,
+        ),
+        _row(
+            f"Triggers older than the retention of {settings.history_days:,} days",
             past,
             is_off=upkeep.past_retention > 0,
         ),
-        _row("The audit trail is kept for", f"{settings.audit_days:,} days", is_off=False),
+        _row("Retention of the audit trail", f"{settings.audit_days:,} days", is_off=False),
         _row(
             "Connections to Postgres",
             f"{upkeep.connections.used:,} of {upkeep.connections.most:,}",
@@ -91,7 +95,7 @@ def upkeep_rows(found: Condition) -> list[dict[str, Any]]:
 
 
 def setting_rows(settings: EngineSettings) -> list[dict[str, Any]]:
-    """The engine's settings by the name of their variable. Keys, addresses and passwords are none of these."""
+    """The engine's settings by the name of their variable. Keys, addresses and passwords are not among them."""
     return [
         {
             "name": f"CARILLON_{name.upper()}",

@@ -27,8 +27,8 @@ from jobs.models import TargetRule
 from tenants.forms import NumberField, WholeNumberField
 
 _PAUSES = (
-    "Nothing more that calls it starts, for any tenant, until it is resumed; what runs finishes, and no attempt is "
-    "spent."
+    "No trigger that calls it starts, for any tenant, until it is resumed; running attempts finish, and no "
+    "attempt is spent."
 )
 
 
@@ -46,14 +46,16 @@ class LimitsForm(BaseDialogForm):
         min_value=0,
         max_value=MAX_RATE,
         widget=UnfoldAdminDecimalFieldWidget,
-        help_text="Calls a second of each host, over all tenants. 0: no limit; empty: as a less specific rule says.",
+        help_text="Most calls per second to each host, over all tenants. 0: no limit; empty: a less "
+        "specific rule decides.",
     )
     max_in_flight = WholeNumberField(
         required=False,
         min_value=1,
         max_value=MAX_IN_FLIGHT,
         widget=UnfoldAdminIntegerFieldWidget,
-        help_text="Queued or running at once to each host, over all tenants. Empty: as a less specific rule says.",
+        help_text="Most triggers queued or running at once for each host, over all tenants. Empty: a less "
+        "specific rule decides.",
     )
 
 
@@ -69,13 +71,13 @@ class HostReasonForm(ReasonForm):
 
 @admin.register(TargetRule)
 class TargetRuleAdmin(ReadOnlyAdmin, OperableAdmin):
-    """Operators' rules. Those of the settings, which they win over, are listed by the API and ``carillon targets``."""
+    """Operators' rules. They win over the rules of the settings, which the API and ``carillon targets`` list."""
 
     trail_kind = "target"
     list_display = ("name", "state", "rate", "cap", "pause_reason")
     ordering = ("name",)
     search_fields = ("name",)
-    search_help_text = "How the host begins"
+    search_help_text = "Beginning of the host"
     found_by = ("name",)
     fieldsets = (
         (
@@ -106,7 +108,7 @@ class TargetRuleAdmin(ReadOnlyAdmin, OperableAdmin):
 
     @button(
         "Limit a host",
-        asks="Each host that it matches is called no faster.",
+        asks="The limit holds for each host that the pattern matches.",
         icon="speed",
         form=HostLimitsForm,
     )
@@ -123,15 +125,17 @@ class TargetRuleAdmin(ReadOnlyAdmin, OperableAdmin):
         changes = {"paused": True, "reason": form.cleaned_data["reason"]}
         return self._change(request, self._named(request, object_id), changes, done="Paused.")
 
-    @button("Resume", asks="Whatever waits for it is dispatched again.", icon="resume")
+    @button("Resume", asks="Triggers that wait for it are dispatched again.", icon="resume")
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._change(request, self._named(request, object_id), {"paused": False}, done="Resumed.")
 
-    @button("Limit", asks="Each host that it matches is called no faster.", icon="speed", form=LimitsForm)
+    @button(
+        "Limit", asks="The limit holds for each host that the pattern matches.", icon="speed", form=LimitsForm
+    )
     def limit(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._change(request, self._named(request, object_id), _limits(form), done="Limited.")
 
-    @button("Remove", asks="Less specific rules hold, and those of the settings.", icon="delete")
+    @button("Remove", asks="Less specific rules and those of the settings then apply.", icon="delete")
     def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         name = self._named(request, object_id)
         return self._carry_out(request, name, lambda: targets.delete_target(pattern=name), done="Removed.")
@@ -168,12 +172,12 @@ class TargetRuleAdmin(ReadOnlyAdmin, OperableAdmin):
     def paused_since(self, rule: TargetRule) -> str:
         return instant_cell(rule.paused_at)
 
-    @admin.display(description="calls a second of each host")
+    @admin.display(description="most calls a second to each host")
     def rate(self, rule: TargetRule) -> str:
         rate = rule.rate_per_second
         return NOTHING if rate is None else f"{rate:g}" if rate else "no limit"
 
-    @admin.display(description="at most in flight to each host")
+    @admin.display(description="most in flight to each host")
     def cap(self, rule: TargetRule) -> str:
         return NOTHING if rule.max_in_flight is None else f"{rule.max_in_flight:,}"
 

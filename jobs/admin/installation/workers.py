@@ -1,6 +1,6 @@
-"""Workers and queues: who takes work, how busy they are, and what waits for them.
+"""Workers and queues: the workers that take work, how busy they are, and the work that waits for them.
 
-A worker can be told to take nothing more, to take work again, or to stop, after a page that asks: all are actions of
+A page asks, and then tells a worker to stop taking messages, to take messages again, or to stop. All are actions of
 ``jobs.actions.processes``. Job types are paused on their own pages.
 """
 
@@ -25,30 +25,31 @@ from jobs.core.pull import is_pull
 from jobs.explain.wellbeing import Condition, wellbeing
 from jobs.store.insight.workers import is_own_name
 
-#: From here on a bar warns.
+#: From this percentage on a bar warns.
 NEARLY_FULL = 90
 MAX_WORKERS = 200
 MAX_QUEUES_NAMED = 8
 TO_TELL = "jobs.change_installation"
-#: What a worker can be told: the button, what is asked, what is said when it is done, and the action.
+#: The orders to a worker: the button, the question, the message when it is done, and the action.
 VERBS: dict[str, tuple[str, str, str, Callable[..., object]]] = {
     "quiet": (
-        "Take nothing more",
-        "It takes no more messages from any of its queues; what it has at hand goes on. It stays quiet until it is "
-        "told to take work again, or restarted.",
-        "Worker {name} takes nothing more.",
+        "Stop taking messages",
+        "It takes no more messages from any of its queues; the work that it has taken goes on. It stays "
+        "quiet until it is told to take messages again, or restarted.",
+        "Worker {name} takes no more messages.",
         actions.quiet_worker,
     ),
     "resume": (
-        "Take work again",
-        "It takes again from the queues that it took from before it was quiet.",
-        "Worker {name} takes work again.",
+        "Take messages again",
+        "It takes messages again from the queues that it served before it was quiet.",
+        "Worker {name} takes messages again.",
         actions.resume_worker,
     ),
     "stop": (
         "Stop the worker",
-        "It ends as after a SIGTERM: what it has not begun goes back to its queue, what runs may finish within "
-        "CARILLON_DRAIN_SECONDS and is handed over then. Its supervisor, if it has one, starts it again.",
+        "It ends as after a SIGTERM: triggers that it has not begun go back to its queue, running attempts "
+        "may finish within CARILLON_DRAIN_SECONDS and are then handed back. Its supervisor, if it has one, "
+        "starts it again.",
         "Worker {name} was told to stop.",
         actions.stop_worker,
     ),
@@ -56,7 +57,7 @@ VERBS: dict[str, tuple[str, str, str, Callable[..., object]]] = {
 
 
 class WorkerFiguresPage(InstallationPage):
-    """What of the page is fetched again and again."""
+    """The part of the page that is fetched again and again."""
 
     title = "Workers"
     permission = "jobs.view_queue"
@@ -76,7 +77,7 @@ class Workers(InstallationPage):
 
 
 class TellWorker(InstallationPage):
-    """Asks, and on the POST tells. The worker's name stands in ``?worker=``."""
+    """Asks, and on the POST tells the worker. The worker's name stands in ``?worker=``."""
 
     title = "Workers"
     permission = TO_TELL
@@ -125,7 +126,7 @@ def worker_figures(request: HttpRequest) -> dict[str, Any]:
 
 
 def worker_rows(found: Condition) -> list[dict[str, Any]]:
-    """By name. ``busy`` is what the worker said last; ``running`` are triggers, of which a slot may have many."""
+    """The workers by name. ``busy`` is the worker's last report; ``running`` counts triggers: a slot may have many."""
     claimed = {row.worker: row for row in found.seen.in_flight if row.worker}
     return [_worker_row(row, claimed.get(row.name)) for row in found.seen.workers]
 

@@ -1,4 +1,4 @@
-"""What one may do to a job on its page. Every write is one of ``jobs.actions``."""
+"""The buttons of a job's page. Every write is one of ``jobs.actions``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,9 +29,9 @@ FITTING = {
     JobStatus.COMPLETED: ("run_now", "backfill", "delete_for_good"),
     JobStatus.CANCELLED: ("delete_for_good",),
 }
-#: What may hold secrets: copied for those alone who may see it.
+#: Inputs that may hold secrets: copied only for users who may see them.
 _VEILED = ("payload", "notice")
-#: Names the job of which the form of a new one is a copy.
+#: The parameter that names the job that the form of a new job copies.
 CLONE_OF = "clone_of"
 
 
@@ -46,7 +46,7 @@ class JobButtons(OperableAdmin):
         ]
 
     def backfills_fragment(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
-        """What the page asks for again while a backfill is under way."""
+        """The part that the page fetches again while a backfill is under way."""
         job = self._shown(request, object_id)
         context = {"backfills": backfills(job, now=database_now()), "job_id": job.id}
         return render(request, "admin/jobs/job/backfills.html", context)
@@ -67,24 +67,27 @@ class JobButtons(OperableAdmin):
         return job
 
     @button(
-        "Run now", asks="One firing more, due at once, beside the schedule.", icon="play_arrow", form=RunForm
+        "Run now",
+        asks="Adds one firing, due at once, in addition to the schedule.",
+        icon="play_arrow",
+        form=RunForm,
     )
     def run_now(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         payload = form.cleaned_data["payload"]
         beside = form.cleaned_data["ignore_overlap"]
-        own = " with a payload of its own" if payload is not None else ""
+        own = " with its own payload" if payload is not None else ""
         return self._act(
             request,
             object_id,
             actions.run_job_now,
-            done=f"Fired once more{own}{', beside what runs' if beside else ''}.",
+            done=f"Fired once more{own}{', beside running firings' if beside else ''}.",
             payload=payload,
             ignore_overlap=beside,
         )
 
     @button(
         "Backfill",
-        asks="Runs the firings of a past stretch that never ran. First it is counted what would run.",
+        asks="Runs the firings of a past stretch that never ran. The first step only counts them.",
         icon="history",
         form=BackfillForm,
     )
@@ -95,7 +98,7 @@ class JobButtons(OperableAdmin):
 
     @button(
         "Pause",
-        asks="Nothing more of it starts until it is resumed; what runs finishes.",
+        asks="No further firing starts until the job is resumed; running attempts finish.",
         icon="pause",
         form=PauseForm,
     )
@@ -111,13 +114,18 @@ class JobButtons(OperableAdmin):
             until=given["until"],
         )
 
-    @button("Resume", asks="It goes on from now; what fell due meanwhile is skipped.", icon="resume")
+    @button(
+        "Resume",
+        asks="It goes on from now; firings that were due during the pause are skipped.",
+        icon="resume",
+    )
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._act(request, object_id, actions.resume_job, done="Resumed.")
 
     @button(
         "Cancel",
-        asks="It ends for good: what waits is cancelled, what runs is asked to stop. This cannot be undone.",
+        asks="It ends for good: waiting triggers are cancelled, running ones are asked to stop. This cannot "
+        "be undone.",
         icon="cancel",
         variant=ActionVariant.DANGER,
         confirm="End this job",
@@ -128,7 +136,7 @@ class JobButtons(OperableAdmin):
 
     @button(
         "Delete",
-        asks="It is cancelled and taken out of sight; its name is free again and its history stays.",
+        asks="It is cancelled and removed from all lists; its name is free again and its history stays.",
         icon="delete",
         permission="remove",
         variant=ActionVariant.DANGER,
@@ -141,7 +149,7 @@ class JobButtons(OperableAdmin):
 
     @button(
         "Cancel backfill",
-        asks="Nothing more of it is made; what it has made already runs.",
+        asks="The backfill makes no more triggers; those that it has made still run.",
         icon="history_off",
         form=CancelBackfillForm,
         confirm="Cancel the backfill",
@@ -153,7 +161,7 @@ class JobButtons(OperableAdmin):
 
     @button(
         "Restore",
-        asks="A new version with the definition of an old one. What runs and what is due already stays.",
+        asks="A new version with the definition of an old one. Running and due triggers stay.",
         icon="undo",
         form=RestoreForm,
         confirm="Restore this version",
@@ -171,7 +179,7 @@ class JobButtons(OperableAdmin):
         )
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Of a clone, the definition of the job it is to be a copy of; nothing is written before it is sent."""
+        """For a clone, the definition of the job that it copies. Nothing is written before the form is sent."""
         wanted = request.GET.get(CLONE_OF)
         if not wanted:
             return super().get_changeform_initial_data(request)

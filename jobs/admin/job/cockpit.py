@@ -1,7 +1,6 @@
-"""What a job's page says above its form: how its firings went at a glance, what ails it, and what comes next.
+"""The part of a job's page above its form: how its firings went at a glance, what is wrong, and its next firings.
 
-Every read is bounded: the latest ``MAX_FIRINGS`` of a job however many it has, and of those that are unfinished the
-first few.
+Every read is bounded: the latest ``MAX_FIRINGS`` of a job however many it has, and the first few that are unfinished.
 """
 
 import math
@@ -37,7 +36,7 @@ from tenants.clock import database_now
 
 MAX_FIRINGS = 90
 MAX_SHOWN = 10
-#: Of a target's answer.
+#: So much of a target's answer is shown.
 MAX_ANSWER = 2048
 #: Columns of a trigger that say how it went: none that may be large.
 _TOLD = (
@@ -94,7 +93,7 @@ def cockpit(job: Job) -> dict[str, Any]:
 
 
 def _pause(job: Job, *, now: datetime) -> dict[str, Any]:
-    """Since when, by whom, why and until when it is paused."""
+    """Since when, by which actor, why and until when it is paused."""
     since = paused_since(job_ids=[job.id])[job.id]
     return {
         "since": moment_cell(since, now=now),
@@ -110,7 +109,7 @@ def figures(latest: Sequence[Trigger]) -> dict[str, Any]:
     """How ``latest`` went, in words: the success rate and durations as ``GET /jobs/{id}/stats`` defines them."""
     states = [trigger.state for trigger in latest]
     succeeded, dead = states.count(TriggerState.SUCCEEDED), states.count(TriggerState.DEAD)
-    # Of a trigger that was tried twice, its time holds back-off too.
+    # The time of a trigger that was tried twice includes back-off.
     durations = sorted(
         trigger.finished_at - trigger.started_at
         for trigger in latest
@@ -126,7 +125,7 @@ def figures(latest: Sequence[Trigger]) -> dict[str, Any]:
 
 
 def _within(ordered: Sequence[timedelta], share: float) -> timedelta | None:
-    """What ``share`` of them, in ascending order, take at most."""
+    """The duration that ``share`` of ``ordered``, in ascending order, take at most."""
     return ordered[math.ceil(len(ordered) * share) - 1] if ordered else None
 
 
@@ -161,7 +160,7 @@ def _failure(latest: Sequence[Trigger], *, now: datetime) -> dict[str, Any] | No
 def _blockers(
     job: Job, explanation: JobExplanation | None, latest: Sequence[Trigger], *, now: datetime
 ) -> list[dict[str, Any]]:
-    """Triggers that keep the job's firings from running, each with what it does to them."""
+    """Triggers that keep the job's firings from running, each with its effect on them."""
     found = []
     skipped_for = skipping(job, latest)
     if skipped_for is not None:

@@ -1,7 +1,7 @@
-"""What the buttons of a job's page ask for: a payload, a stretch of the past, a reason. What is refused stays typed in.
+"""The dialogs of a job's page: they ask for a payload, a stretch of the past, a reason. Refused input stays typed in.
 
-Times are typed in the job's zone, as its schedule is. Each form checks as the API does, by the same calls; what only
-the write can know is told as a message after it.
+Times are typed in the job's zone, as its schedule is. Each form checks as the API does, by the same calls. An error
+that only the write can know is shown as a message after it.
 """
 
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ class MomentField(forms.DateTimeField):
 
     def to_python(self, value: Any) -> Any:
         found = super().to_python(value)
-        # Django takes it for a time of its own zone.
+        # Django takes the value for a time of its own zone.
         return found.replace(tzinfo=None) if isinstance(found, datetime) else found
 
 
@@ -75,7 +75,7 @@ class OfJobForm(BaseDialogForm):
         return job
 
     def complain(self, error: InvalidInput) -> None:
-        """Put what the API would say at its inputs."""
+        """Put the complaints of the API at their inputs."""
         for path, complaints in error.errors.items():
             first = path.partition(".")[0]
             own = first in self.fields
@@ -89,13 +89,14 @@ class RunForm(OfJobForm):
     payload = JsonField(
         rows=8,
         empty="null",
-        help_text="For this firing alone, as the job type's schema demands; unchanged or empty: the job's.",
+        help_text="Payload of this firing alone, valid for the job type's schema; unchanged or empty: the "
+        "job's.",
     )
     ignore_overlap = forms.BooleanField(
         required=False,
         label="Ignore overlap",
         widget=UnfoldBooleanSwitchWidget(),
-        help_text="Start it although another firing of the job is under way.",
+        help_text="Start it even while another firing of the job runs.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -104,7 +105,7 @@ class RunForm(OfJobForm):
             self.fields["payload"].initial = self.job.payload
 
     def clean_payload(self) -> Any:
-        """None where it is the job's own."""
+        """The payload; None where it is the job's own."""
         payload = self.cleaned_data["payload"]
         if payload is None or payload == self.job.payload:
             return None
@@ -123,12 +124,12 @@ class BackfillForm(OfJobForm):
 
     start = MomentField(label="From")
     end = MomentField(
-        label="To", help_text="Both included. It runs by the job's present schedule and payload."
+        label="To", help_text="Both times are included. The job's present schedule and payload are used."
     )
     beyond_retention = forms.BooleanField(
         required=False,
-        label="Also where history is purged",
-        help_text="What ran there has no record and would run again.",
+        label="Include times before the retained history",
+        help_text="Firings that ran then have no record and would run again.",
     )
     counted = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -157,7 +158,7 @@ class BackfillForm(OfJobForm):
         missing = self.extent.count - self.extent.existing
         seen = f"{given['start'].isoformat()} {given['end'].isoformat()} {missing}"
         self._confirmed = bool(missing) and given["counted"] == seen
-        # What is shown again carries what was counted.
+        # The form that is shown again carries the count.
         shown: Any = self.data  # type: ignore[has-type]
         self.data = {**shown.dict(), "counted": seen}
         return given
@@ -194,8 +195,10 @@ class PauseForm(OfJobForm):
         required=False,
         max_length=500,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Why. The tenant sees it on the job.",
+        help_text="Reason. The tenant sees it on the job.",
     )
     until = MomentField(
-        required=False, label="Until", help_text="It then goes on by itself; empty: until it is resumed."
+        required=False,
+        label="Until",
+        help_text="The job then resumes by itself; empty: paused until it is resumed.",
     )

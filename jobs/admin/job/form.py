@@ -1,8 +1,8 @@
-"""The form of a job: its inputs make the API's definition, and the action that writes it is what checks them.
+"""The form of a job: its inputs make the API's definition, and the action that writes the job checks them.
 
-So the console accepts and refuses exactly what the API does, in the same words. An error's path leads to its input:
-``schedule.cron`` to ``schedule_cron``, ``payload.url`` to ``payload``. The write belongs to validation, for only the
-transaction that writes can say whether a name is taken; whatever is refused is left unwritten.
+So the console accepts and refuses exactly as the API does, in the same words. An error's path leads to its input:
+``schedule.cron`` to ``schedule_cron``, ``payload.url`` to ``payload``. The write belongs to validation, because only
+the transaction that writes can say whether a name is taken. A refused definition is left unwritten.
 """
 
 import re
@@ -29,33 +29,33 @@ from tenants.forms import RowSelect, WholeNumberField
 from tenants.models import Tenant
 
 _DEFAULTS = {name: field.default for name, field in Definition.model_fields.items()}
-#: Documents with inputs of their own, and what those are called; and where it is said that the whole of one is wrong.
+#: Documents with inputs of their own, with the prefix of these; and the input that shows that a whole one is wrong.
 _PARTS = {"retry_policy": "retry_", "notify": "notice_"}
 _HEADS = {"retry_policy": "retry_backoff", "notify": "notice_on"}
 
 
 class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
-    """Creates a job of the chosen tenant, or edits its ``instance``. ``conflict``: with whom else edits it."""
+    """Creates a job of the chosen tenant, or edits its ``instance``. ``conflict``: with another user who edits it."""
 
     tenant = forms.ModelChoiceField(
         Tenant.objects.all(), widget=RowSelect(Job._meta.get_field("tenant"), admin.site)
     )
-    name = inputs.text(help_text="Unique among the tenant's jobs. May be left out of a one-time job.")
+    name = inputs.text(help_text="Unique among the tenant's jobs. Optional for a one-time job.")
     job_type = inputs.text(
         widget=inputs.SuggestingInput(),
-        help_text="One that is listed, or one the tenant has declared for its pull workers.",
+        help_text="A type from the list, or one that the tenant has declared for its pull workers.",
     )
-    payload = inputs.JsonField(rows=8, help_text="JSON object, as the job type's schema demands.")
-    payload_fields = inputs.pane("admin/jobs/job/form/payload_pane.html", label="What the job type takes")
-    schedule_preview = inputs.pane("admin/jobs/job/form/preview_pane.html", label="What this comes to")
+    payload = inputs.JsonField(rows=8, help_text="JSON object that matches the job type's schema.")
+    payload_fields = inputs.pane("admin/jobs/job/form/payload_pane.html", label="Fields of the payload")
+    schedule_preview = inputs.pane("admin/jobs/job/form/preview_pane.html", label="Next firings")
     priority = inputs.choice(PRIORITIES, default=_DEFAULTS["priority"])
     timeout_seconds = inputs.number(
-        default="the job type's", label="Timeout (seconds)", help_text="Of one attempt."
+        default="the job type's", label="Timeout (seconds)", help_text="Time limit of one attempt."
     )
     delivery = inputs.choice(Delivery, default=_DEFAULTS["delivery"])
     overlap_policy = inputs.choice(OverlapPolicy, default=_DEFAULTS["overlap_policy"])
     max_concurrent = inputs.number(WholeNumberField, default=_DEFAULTS["max_concurrent"])
-    misfire_policy = inputs.choice(MisfirePolicy, default="fire_once, of a one-time job fire_all")
+    misfire_policy = inputs.choice(MisfirePolicy, default="fire_once; fire_all for a one-time job")
     misfire_grace_seconds = inputs.number(
         default=_DEFAULTS["misfire_grace_seconds"], label="Misfire grace (seconds)"
     )
@@ -65,13 +65,13 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
     max_catchup = inputs.number(
         WholeNumberField, default=_DEFAULTS["max_catchup"], label="Most firings to catch up"
     )
-    concurrency_key = inputs.text(help_text="Jobs of the tenant with the same key share their most.")
-    labels = inputs.LabelsField(rows=2, help_text="Such as team=billing, one a line.")
+    concurrency_key = inputs.text(help_text="Jobs of the tenant with the same key share one max_concurrent.")
+    labels = inputs.LabelsField(rows=2, help_text="Labels such as team=billing, one per line.")
     pause_after_failures = inputs.number(
-        WholeNumberField, default="never", label="Pause after so many that died in a row"
+        WholeNumberField, default="never", label="Pause after this many firings in a row died"
     )
     delete_after_seconds = inputs.number(
-        default="the installation's days", label="Delete so long after it ended (seconds)"
+        default="the installation's days", label="Delete this long after the end (seconds)"
     )
     version = WholeNumberField(required=False, widget=forms.HiddenInput())
     opened = forms.CharField(required=False, widget=forms.HiddenInput())
@@ -102,10 +102,10 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
         return not self.instance._state.adding
 
     def _post_clean(self) -> None:
-        """Django's hook for checking the instance: here it is written."""
+        """Django's hook for checking the instance: here the instance is written."""
         if self.errors:
             return
-        #: Documents that were written as JSON: what is wrong with them is told there.
+        #: Documents that were written as JSON: their errors are shown there.
         self._as_json = {name for name in _PARTS if self.cleaned_data.get(name) not in (None, {})}
         try:
             self.instance = self._write()
@@ -139,14 +139,14 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
         )
 
     def _on_top_of(self) -> int | None:
-        """The version that was shown beside one's own, and is to be saved over."""
+        """The version that was shown beside the user's own, and that this one replaces."""
         try:
             return WholeNumberField(required=False).clean(self.data.get("on_top_of"))
         except forms.ValidationError:
             return None
 
     def _compare(self) -> None:
-        """Set what the form and the job differ in, for whoever saves to choose."""
+        """Set the differences between the form and the job, for the user who saves to choose."""
         tenant, now = self.instance.tenant, database_now()
         job = Job.objects.filter(pk=self.instance.pk).first()
         if job is None:
@@ -161,9 +161,9 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
         self.conflict = conflict(job, mine, opened=self.cleaned_data.get("opened") or "")
 
     def _definition(self) -> dict[str, Any]:
-        """What the inputs say, as the API spells it; an empty input is left out.
+        """The definition in the inputs, as the API spells it; an empty input is left out.
 
-        What has no input here stays as it is, so that an edit changes nothing its author has not seen.
+        A field that has no input here stays as it is, so that an edit changes nothing that its author has not seen.
         """
         before = _inputs_of(self.instance) if self._edited else {}
         unseen = {name: value for name, value in before.items() if name not in self.fields}
@@ -188,10 +188,10 @@ class JobForm(ScheduleInputs, RetryInputs, NoticeInputs, forms.ModelForm):
             self._complain(path, complaints)
 
     def _complain(self, path: str, complaints: list[str]) -> None:
-        """Put ``complaints`` at the input of ``path``, or at the closest there is."""
+        """Put ``complaints`` at the input of ``path``, or at the closest input there is."""
         own, first = path.replace(".", "_", 1), re.split(r"[.\[]", path, maxsplit=1)[0]
         if first in _PARTS and first not in self._as_json:
-            # Of the inputs that the document was made of.
+            # One of the inputs that the document was made of.
             part = re.match(r"[^.\[]*", path.removeprefix(first).lstrip("."))
             own = f"{_PARTS[first]}{part[0]}" if part and part[0] else _HEADS[first]
             path = path.removeprefix(first).lstrip(".").removeprefix(part[0] if part else "")

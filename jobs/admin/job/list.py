@@ -1,4 +1,4 @@
-"""The list of jobs: by age, or by what fires next, with dots of what became of each job's last firings."""
+"""The list of jobs: by age, or by their next firing, with dots that show how each job's last firings went."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -100,7 +100,7 @@ class JobList(WalkedAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
-        """Each with the database's clock as ``now``, from which its next firing is shown."""
+        """Jobs, each with the database's clock as ``now``, from which its next firing is shown."""
         rows: QuerySet[Job] = super().get_queryset(request).annotate(now=DatabaseNow())
         return rows
 
@@ -121,7 +121,7 @@ class JobList(WalkedAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """By name tenant by tenant: names are indexed so."""
+        """Search by name, tenant by tenant: names are indexed so."""
         text = search_term.strip().replace("\0", "")
         if not text or is_id(text):
             return super().get_search_results(request, queryset, search_term)
@@ -160,5 +160,5 @@ class JobList(WalkedAdmin):
 
 
 def _firing(rows: QuerySet[Job]) -> QuerySet[Job]:
-    """Those that the index of what fires next is about."""
+    """The jobs that stand in the index of next firings."""
     return rows.filter(status=JobStatus.ACTIVE, next_fire_at__isnull=False)

@@ -1,7 +1,7 @@
 """Jobs: create, edit, pause, resume, cancel, run now, delete. Every write is one of ``jobs.actions.jobs``.
 
-Deleted jobs are out of the list unless asked for; their pages stay, because their history does. What has ended cannot
-be edited and is shown as the API shows it.
+Deleted jobs are out of the list unless asked for; their pages stay, because their history does. A job that has ended
+cannot be edited and is shown as the API shows it.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ class JobAdmin(InBulk, JobButtons, JobList):
     tenant_path = "tenant_id"
     trail_kind = "job"
     search_fields = ("id",)
-    search_help_text = "Exact id, or how the name begins"
+    search_help_text = "Exact id, or the beginning of the name"
     fetched = ("tenant",)
     actions_detail = (
         "run_now",
@@ -67,10 +67,10 @@ class JobAdmin(InBulk, JobButtons, JobList):
         return ()
 
     def save_model(self, request: HttpRequest, obj: Job, form: Any, change: bool) -> None:
-        """Nothing: the form has written it."""
+        """Do nothing: the form has written it."""
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Not of a job that has ended, nor without the right to see payloads: the form is full of it."""
+        """No for a job that has ended, and without the right to see payloads: the form shows them."""
         closed = isinstance(obj, Job) and (
             obj.deleted_at is not None
             or obj.status in (JobStatus.CANCELLED, JobStatus.COMPLETED)
@@ -106,5 +106,5 @@ class JobAdmin(InBulk, JobButtons, JobList):
     @staticmethod
     def _definition(job: Job) -> dict[str, Any]:
         instants, _ = next_instants(job, now=job.now, limit=1)  # type: ignore[attr-defined]
-        # The column runs ahead by the look-ahead: what fires next may have its trigger already.
+        # The column runs ahead by the look-ahead: the next firing may have its trigger already.
         return definitions.representation(job) | {"next_fire_at": iso_text(instants[0]) if instants else None}

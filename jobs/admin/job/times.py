@@ -1,4 +1,4 @@
-"""When a job fires, as the console's list and page say it."""
+"""The times at which a job fires, as the console's list and page say them."""
 
 from datetime import datetime
 

@@ -1,7 +1,7 @@
 """The versions of a job as differences, and the way back to one: an edit with its definition.
 
-What the audit trail does not keep (payloads, notices, long values) is told as changed, and stays as it is now when a
-version is restored.
+Values that the audit trail does not keep (payloads, notices, long values) are told as changed. They stay as they are
+now when a version is restored.
 """
 
 import json
@@ -19,7 +19,7 @@ from jobs.models import Job
 
 
 class RestoreForm(OfJobForm):
-    """Which version, and the one that was shown: an edit in between is not overwritten."""
+    """The version to restore, and the present one that was shown: an edit in between is not overwritten."""
 
     number = forms.TypedChoiceField(label="Version", coerce=int, widget=UnfoldAdminSelectWidget)
     present = forms.IntegerField(widget=forms.HiddenInput)

@@ -1,7 +1,7 @@
 """Operations on all that match a filter: how far each has come, and buttons to pause, resume and stop it.
 
-They are begun over the API and from the list of jobs; here an operator sees those of all tenants within reach, how far
-they come, and ends one that does harm.
+They are begun over the API and from the list of jobs. Here an operator sees those of all tenants within reach and how
+far they have come, and ends one that does harm.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ class UnfinishedFilter(DropdownFilter):
     parameter_name = "status"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("unfinished", "Unfinished ones alone")]
+        return [("unfinished", "Only unfinished ones")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Operation]) -> QuerySet[Operation]:
         return queryset.filter(finished_at=None) if self.value() == "unfinished" else queryset
@@ -60,27 +60,27 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
             },
         ),
         (
-            "What it acts on, and how",
+            "Filter and changes",
             {"fields": ("shown_filter", "shown_changes", "reason", "all_or_nothing")},
         ),
-        ("The first that refused", {"fields": ("shown_refusals",)}),
+        ("First refusals", {"fields": ("shown_refusals",)}),
     )
 
     @button(
         "Pause",
-        asks="Nothing more of it is done until it is resumed; what was done stays done.",
+        asks="The operation stops until it is resumed; finished changes stay.",
         icon="pause",
     )
     def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._act(request, object_id, actions.pause_operation, done="Paused.")
 
-    @button("Resume", asks="It goes on where it was paused.", icon="resume")
+    @button("Resume", asks="The operation goes on where it was paused.", icon="resume")
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._act(request, object_id, actions.resume_operation, done="Resumed.")
 
     @button(
         "Stop",
-        asks="It ends for good; what was done stays done.",
+        asks="The operation ends for good; finished changes stay.",
         icon="cancel",
         variant=ActionVariant.DANGER,
     )
@@ -126,11 +126,11 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
     def shown_checked(self, operation: Operation) -> str:
         return f"{operation.checked:,}" if operation.all_or_nothing else NOTHING
 
-    @admin.display(description="a second at most")
+    @admin.display(description="most per second")
     def pace(self, operation: Operation) -> str:
         return NOTHING if operation.per_second is None else f"{operation.per_second:g}"
 
-    @admin.display(description="last went on")
+    @admin.display(description="last progress")
     def went_on(self, operation: Operation) -> str:
         return instant_cell(operation.updated_at)
 
@@ -138,7 +138,7 @@ class OperationAdmin(ReadOnlyAdmin, OperableAdmin):
     def ended(self, operation: Operation) -> str:
         return instant_cell(operation.finished_at)
 
-    @admin.display(description="asked for by")
+    @admin.display(description="requested by")
     def asked_for_by(self, operation: Operation) -> str:
         return (operation.asked_by or {}).get("name", NOTHING)
 

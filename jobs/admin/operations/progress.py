@@ -19,7 +19,7 @@ MAX_SHOWN = 20
 
 
 def progress(operation: Operation) -> dict[str, Any]:
-    """What of an operation changes while it runs. ``percent``: None where nobody has counted what matches."""
+    """The figures of an operation that change while it runs. ``percent``: None where the matches were not counted."""
     looked_at = operation.done + operation.refused
     percent = None
     if operation.finished_at is not None and not operation.cancelled:
@@ -39,7 +39,7 @@ def progress(operation: Operation) -> dict[str, Any]:
 
 
 def refusals(operation: Operation) -> list[tuple[SafeString, str]]:
-    """The first that refused, as links where they have a page, with why."""
+    """The first rows that refused, as links where they have a page, with the reason."""
     told = [(UUID(one["id"]), one["detail"]) for one in operation.refusals]
     if operation.verb in TRIGGER_VERBS:
         return [(trigger_link(one, str(one)), why) for one, why in told]
@@ -50,7 +50,7 @@ def refusals(operation: Operation) -> list[tuple[SafeString, str]]:
 
 
 def refusals_cell(operation: Operation) -> str:
-    """``refusals`` as a list; a dash where none did."""
+    """``refusals`` as a list; a dash where no row refused."""
     items = [format_html("<li>{}: {}</li>", link, why) for link, why in refusals(operation)]
     if not items:
         return NOTHING
@@ -58,7 +58,7 @@ def refusals_cell(operation: Operation) -> str:
 
 
 class UnfinishedOperations(ConsolePage):
-    """Those that run or are paused, above the list of operations."""
+    """The operations that run or are paused, above the list of operations."""
 
     title = "Unfinished operations"
     permission = "jobs.view_operation"
@@ -73,7 +73,7 @@ class UnfinishedOperations(ConsolePage):
 
 
 class OperationProgress(ConsolePage):
-    """One operation's, on its page."""
+    """The progress of one operation, on its page."""
 
     title = "Operation"
     permission = "jobs.view_operation"

@@ -1,4 +1,4 @@
-"""From a figure to the list it counts, and from a reason to the page that helps; None where the user may not look."""
+"""Links from a figure to the list it counts, from a reason to the page that helps; None where the user may not look."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from tenants.console.reach import tenants_within_reach
 
 
 class Links:
-    """For one user."""
+    """The links for one user."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
@@ -82,7 +82,7 @@ class Links:
 
     @property
     def _is_bound(self) -> bool:
-        """Whether the user reaches some tenants alone, and no page of the installation as a whole."""
+        """Whether the user reaches only some tenants, and no page of the installation as a whole."""
         return tenants_within_reach(self._user) is not None
 
     def _may_view(self, app: str, model: str) -> bool:

@@ -1,8 +1,8 @@
 """The console's first page: whether all is well, and if not, why; then tenants, job types and processes, worst first.
 
 The figures are those of ``jobs.explain.wellbeing``, kept for some seconds. The page fetches them again and again as a
-fragment; read without JavaScript it shows them once. Each part is shown only to those who may see the rows behind it,
-and of tenants only those within the operator's reach.
+fragment; read without JavaScript it shows them once. Each part is shown only to users who may see the rows behind it,
+and only for tenants within the operator's reach.
 """
 
 from collections.abc import Hashable
@@ -25,18 +25,21 @@ from tenants.console.reach import tenants_within_reach
 
 #: The worst reason stands in the sentence, so many more below it.
 MAX_REASONS = 12
-#: For so long it is told what is over, to so many askers.
+#: The end of a trouble is told for so long, to so many askers.
 TOLD_FOR = timedelta(minutes=10)
 MAX_ASKERS = 100
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """Unfold's ``DASHBOARD_CALLBACK``: adds what ``templates/admin/index.html`` shows."""
+    """Unfold's ``DASHBOARD_CALLBACK``: adds the context of ``templates/admin/index.html``."""
     return context | {"title": "Overview", "flower_url": flower_url()} | figures_for(request.user)
 
 
 class OverviewFigures(ConsolePage):
-    """What of the first page is fetched again and again. Whoever is signed in may: it shows them what they may see."""
+    """The part of the first page that is fetched again and again.
+
+    It is for every user who is signed in, and shows them the figures that they may see.
+    """
 
     title = "Overview"
     permission = ""
@@ -51,13 +54,13 @@ class OverviewFigures(ConsolePage):
 
 
 class Aftermath:
-    """What was worse until lately, as far as this process was asked, by who asked: so that the end of it is told."""
+    """Levels that were worse until lately, by asker, as far as this process was asked: so that their end is told."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, dict[Level, tuple[datetime, str]]] = {}
 
     def of(self, asker: Hashable, verdict: Verdict, at: datetime) -> str:
-        """What ended last; empty where nothing did within some minutes."""
+        """The trouble that ended last; empty where none did within some minutes."""
         if len(self._last) >= MAX_ASKERS:
             self._last.clear()
         known = self._last.setdefault(asker, {})
@@ -77,7 +80,7 @@ aftermath = Aftermath()
 
 
 def figures_for(user: Any) -> dict[str, Any]:
-    """What the first page shows ``user``; nothing without a permission to look."""
+    """The context of the first page for ``user``; empty without a permission to look."""
     work, engine = user.has_perm("jobs.view_trigger"), user.has_perm("jobs.view_lease")
     if not (work or engine):
         return {}
@@ -104,8 +107,8 @@ def figures_for(user: Any) -> dict[str, Any]:
 def shown_to(figures: Figures, *, work: bool, engine: bool, bound: bool) -> Figures:
     """The figures without those that the user may not see; they then give no reason either.
 
-    ``work``: triggers; ``engine``: leases and processes; ``bound``: to some tenants, and so not what concerns the
-    installation as a whole. ``figures`` count within reach alone as it is.
+    ``work``: the user may see triggers; ``engine``: leases and processes. ``bound``: the user is bound to some tenants,
+    and may not see figures of the installation as a whole. ``figures`` count only within reach already.
     """
     if not work:
         figures = replace(figures, types={}, tenants=(), missed={}, lost={}, open_targets=())
@@ -117,7 +120,7 @@ def shown_to(figures: Figures, *, work: bool, engine: bool, bound: bool) -> Figu
             bypassed=blank.bypassed,
             shared_names=blank.shared_names,
             partitions=blank.partitions,
-            # Those within reach alone are counted.
+            # Only breakers within reach are counted.
             open_breakers=len(figures.open_targets),
             paused_targets=blank.paused_targets,
             feed_lag_seconds=blank.feed_lag_seconds,

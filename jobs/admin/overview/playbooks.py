@@ -1,8 +1,8 @@
 """The playbooks within the console: the files of ``docs/playbooks``, which are shipped with it, shown as pages.
 
-A page is named by one of the files that were there when this process first looked, and by nothing else, so that no
-address leads to another file. A link to another playbook leads to its page; the rest of the documentation is not
-served, so a link into it is shown as text with the file's path.
+Only the files that were there when this process first looked are names of pages, so no address leads to another file.
+A link to another playbook leads to its page. The rest of the documentation is not served, so a link into it is shown
+as text with the file's path.
 """
 
 import posixpath
@@ -21,7 +21,7 @@ from markdown_it.token import Token
 
 from jobs.admin.shared.pages import ConsolePage
 
-#: Within the installation, and within the repository.
+#: The folder within the installation, and within the repository.
 FOLDER = "docs/playbooks"
 INDEX = "README"
 #: HTML in a file is shown as text.
@@ -35,7 +35,7 @@ class Playbook(NamedTuple):
 
 @cache
 def names() -> frozenset[str]:
-    """Of all playbooks, without the list of them; none where the installation came without the files."""
+    """The names of all playbooks, without the list of them; none where the installation came without the files."""
     return frozenset(path.stem for path in (settings.BASE_DIR / FOLDER).glob("*.md")) - {INDEX}
 
 
@@ -46,7 +46,7 @@ def url_of(name: str) -> str | None:
 
 @cache
 def read(name: str) -> Playbook:
-    """One of ``names``, or the list of them. Raises ``Http404``."""
+    """Read one of ``names``, or the list of them. Raises ``Http404``."""
     if name != INDEX and name not in names():
         raise Http404
     try:
@@ -62,14 +62,14 @@ def read(name: str) -> Playbook:
 
 
 def _without_title(tokens: list[Token]) -> tuple[str, list[Token]]:
-    """The first heading, which the page shows itself, and what follows it."""
+    """The first heading, which the page shows itself, and the tokens that follow it."""
     if tokens and tokens[0].type == "heading_open":
         return tokens[1].content, tokens[3:]
     return "Playbook", tokens
 
 
 def _linked(tokens: list[Token]) -> Iterator[Token]:
-    """With links as the console can follow them."""
+    """The tokens, with links that the console can follow."""
     path, said = "", ""
     for token in tokens:
         if token.type == "link_open":
@@ -90,7 +90,7 @@ def _linked(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _followed(href: str) -> tuple[str, str]:
-    """The address of another playbook, or else the path of what the console does not serve."""
+    """The address of another playbook, or else the path of a target that the console does not serve."""
     split = urlsplit(href)
     if split.scheme or split.netloc:
         return "", href

@@ -1,4 +1,4 @@
-"""The rows of the first page's tables: figures with the links to what they count."""
+"""The rows of the first page's tables: figures with the links to the rows that they count."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,10 +11,10 @@ from jobs.explain.wellbeing import Condition
 from jobs.store.insight import clocks
 from jobs.store.insight.overview import MAX_DUE
 
-#: Types that tenants declare are as many as they like.
+#: Tenants may declare as many types as they like.
 MAX_TYPES = 40
 MAX_CLOCKS = 20
-#: From here on a bar warns.
+#: From this percentage on a bar warns.
 NEARLY_FULL = 90
 
 
@@ -24,7 +24,7 @@ def cell(text: object, url: str | None = None, *, links: object = True) -> dict[
 
 
 def tenant_rows(found: Condition, links: Links) -> list[dict[str, Any]]:
-    """The worst first, as ``jobs.explain.work`` has them."""
+    """The worst tenants first, as ``jobs.explain.work`` has them."""
     rows = []
     for tenant in found.figures.tenants:
         share = round(100 * tenant.in_flight / max(1, tenant.cap))
@@ -58,7 +58,7 @@ def tenant_rows(found: Condition, links: Links) -> list[dict[str, Any]]:
 
 
 def type_rows(found: Condition, links: Links) -> list[dict[str, Any]]:
-    """Those with the oldest waiting work first; without any, by name."""
+    """The types with the oldest waiting work first; those without any, by name."""
     types = sorted(
         found.figures.types.values(),
         key=lambda one: (
@@ -91,7 +91,7 @@ def _type_row(one: TypeFigures, found: Condition, links: Links) -> dict[str, Any
 
 
 def beat_rows(found: Condition) -> list[dict[str, Any]]:
-    """The leader, or the last one, then those that stand by."""
+    """The leader, or the last one, then the beats that stand by."""
     leader = found.figures.leader
     rows = []
     if leader is not None:
@@ -113,7 +113,7 @@ def beat_rows(found: Condition) -> list[dict[str, Any]]:
         if mark == lead_mark and leader is not None and leader.seconds_left > 0:
             continue
         if mark != lead_mark:
-            rows.append({"name": mark, "role": "stands by", "about": ""})
+            rows.append({"name": mark, "role": "standby", "about": ""})
     return rows
 
 

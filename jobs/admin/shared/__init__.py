@@ -1,1 +1,1 @@
-"""What the pages of the console have in common: lists that never count, cells, writes behind a confirmation."""
+"""The common parts of the console's pages: lists that never count, cells, writes behind a confirmation."""

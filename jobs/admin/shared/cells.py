@@ -1,4 +1,4 @@
-"""How the console shows what it shows: times with their zone, states in colour, durations, JSON, links.
+"""How the console shows values: times with their zone, states in colour, durations, JSON, links.
 
 Times are UTC to the millisecond unless a zone is given, which is then told by its offset: an abbreviation such as IST
 means several. ``moment_cell`` says how far away a time is, and the time itself when it is pointed at. Everything is
@@ -121,7 +121,7 @@ def json_cell(value: Any) -> str:
 
 
 def text_cell(text: str | None, *, scrolls: bool = False) -> str:
-    """A text of several lines as it stands, but for characters that would not be seen; a long one may scroll."""
+    """A text of several lines as it stands, except characters that would not be seen; a long one may scroll."""
     if not text:
         return NOTHING
     style = "white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px"
@@ -133,7 +133,7 @@ def text_cell(text: str | None, *, scrolls: bool = False) -> str:
 def visible(text: str) -> str:
     """``text`` with an escape such as ``\\u202e`` for each character that is not seen, or reorders others.
 
-    As the command line has it (``carillon.unseen``), but for tabs: they stay, as line breaks do.
+    The command line does the same (``carillon.unseen``), except for tabs: here they stay, as line breaks do.
     """
     return _SUSPECTS.sub(lambda found: _escaped(found[0]), text)
 
@@ -159,7 +159,7 @@ def work_url(job: Any, *, run_id: UUID | None = None) -> str:
 
 
 def work_link(job: Any, *, run_id: UUID | None = None) -> SafeString:
-    """To ``work_url``, with the name of the job."""
+    """A link to ``work_url``, with the name of the job."""
     url = work_url(job, run_id=run_id)
     return format_html('<a class="text-link whitespace-nowrap" href="{}">{}</a>', url, job.name)
 
@@ -176,7 +176,7 @@ def flower_url(celery_task_id: str = "") -> str:
 
 
 def result_url(celery_task_id: str) -> str:
-    """The page of what Celery kept of a message: ``ResultAdmin`` finds it by the Celery task id."""
+    """The page of Celery's result of a message: ``ResultAdmin`` finds it by the Celery task id."""
     return reverse("admin:django_celery_results_taskresult_change", args=[celery_task_id])
 
 

@@ -36,13 +36,13 @@ class TenantFilter(AutocompleteSelectFilter):
 
 
 class DeletedFilter(DropdownFilter):
-    """Living ones by default."""
+    """Shows living rows by default."""
 
     title = "deleted"
     parameter_name = "deleted"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("1", "Deleted ones alone")]
+        return [("1", "Only deleted ones")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(deleted_at__isnull=self.value() != "1")
@@ -60,7 +60,7 @@ class JobTypeFilter(DropdownFilter):
 
 
 class AttemptTypeFilter(JobTypeFilter):
-    """Asked of each row's trigger: a join might begin with all triggers of the type."""
+    """It asks for each row's trigger: a join might begin with all triggers of the type."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if not self.value():
@@ -86,7 +86,7 @@ class DeadReasonFilter(ReasonFilter):
 
 
 class LabelFilter(TextFilter):
-    """Of triggers, by the labels of their jobs: one look-up in the labels for each row of the walk."""
+    """Filters triggers by the labels of their jobs: one look-up in the labels for each row of the walk."""
 
     title = "label, such as env=prod"
     parameter_name = "label"
@@ -110,13 +110,13 @@ class LabelFilter(TextFilter):
 
 
 def _where_there_is(rows: QuerySet[Any], row: QuerySet[Any]) -> QuerySet[Any]:
-    """Asks for each of ``rows`` by itself: of EXISTS the planner may make a join that begins with the other table."""
+    """Ask for each of ``rows`` by itself: the planner may turn EXISTS into a join that begins with the other table."""
     name = f"there_is_{len(rows.query.annotations)}"
     return rows.alias(**{name: Subquery(row[:1])}).filter(**{f"{name}__isnull": False})
 
 
 class ErrorCodeFilter(TextFilter):
-    """Of triggers, by the error code of any of their attempts."""
+    """Filters triggers by the error code of any of their attempts."""
 
     title = "error code"
     parameter_name = "error_code"
@@ -136,7 +136,7 @@ class AttemptErrorFilter(ErrorCodeFilter):
 
 
 class LastErrorFilter(ErrorCodeFilter):
-    """Of triggers, by the error code of their last attempt, as failures are grouped."""
+    """Filters triggers by the error code of their last attempt, as failures are grouped."""
 
     title = "last error code"
 
@@ -150,7 +150,7 @@ class LastErrorFilter(ErrorCodeFilter):
 
 
 class CalledHostFilter(TextFilter):
-    """Of triggers, by the host that their jobs call."""
+    """Filters triggers by the host that their jobs call."""
 
     title = "target (a host)"
     parameter_name = "target"
@@ -177,14 +177,14 @@ class HttpStatusFilter(TextFilter):
 
 
 class LastHttpStatusFilter(HttpStatusFilter):
-    """Of triggers, by what their last attempt was answered."""
+    """Filters triggers by the HTTP status of the answer to their last attempt."""
 
     def having(self, rows: QuerySet[Any], status: int) -> QuerySet[Any]:
         return rows.alias(last_status=of_last_attempt("http_status")).filter(last_status=status)
 
 
 class TenantOfAttempts(TextFilter):
-    """By its slug: attempts name their tenant by number alone."""
+    """By the tenant's slug: attempts name their tenant only by number."""
 
     title = "tenant (its slug)"
     parameter_name = "tenant"
@@ -205,7 +205,7 @@ class _Instant(TextFilter):
     """A bound in time, as ``2030-01-31``, ``2030-01-31 02:00`` or with an offset; UTC without one."""
 
     leads = frozenset({"id"})
-    #: None: by when a row's id was made.
+    #: None: by the time when a row's id was made.
     column: str | None = None
     lookup = ""
 
@@ -216,7 +216,7 @@ class _Instant(TextFilter):
         at = read_instant(given)
         if at is None:
             return refuse_filter(
-                request, queryset, f"{given[:40]!r} is no time such as 2030-01-31 02:00 (UTC)."
+                request, queryset, f"{given[:40]!r} is not a time such as 2030-01-31 02:00 (UTC)."
             )
         if self.column is None:
             return queryset.filter(**{f"id__{self.lookup}": first_id_since(at)})
@@ -256,7 +256,7 @@ class DiedWithin(MadeWithin):
 
 
 def read_instant(text: str) -> datetime | None:
-    """A time within the years that are stored; None: it is none."""
+    """A time within the years that are stored; None: ``text`` is not such a time."""
     if not _INSTANT.fullmatch(text):
         return None
     try:

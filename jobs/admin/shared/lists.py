@@ -1,8 +1,9 @@
 """Lists of tables with millions of rows: a page is one range of the primary key, and nothing is ever counted or joined.
 
-A page asks for one row more than it shows, which tells whether there is a next one. The order is fixed, because sorting
-by any other column would sort the whole table. Related rows are prefetched: one query by id for each page. Pages end at
-``MAX_PAGES``, for the database walks over every row it skips; from there on a filter or a search is the way.
+A page asks for one row more than it shows, which tells whether there is a next page. The order is fixed, because
+sorting by any other column would sort the whole table. Related rows are prefetched: one query by id for each page.
+Pages end at ``MAX_PAGES``, because the database walks over every row it skips. To see rows beyond, use a filter or a
+search.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +43,7 @@ class UncountedPage(Page):
 
 
 class UncountedPaginator(Paginator):
-    """Pages without a COUNT; a page number that makes no sense is the nearest that does."""
+    """Pages without a COUNT; a page number that makes no sense gives the nearest page that does."""
 
     template_name = "admin/uncounted_pagination.html"
 
@@ -62,7 +63,7 @@ class UncountedChangeList(ChangeList):
         self.paginator = self.model_admin.get_paginator(request, self.queryset, self.list_per_page)
         page = self.paginator.page(self.page_num)
         self.page_num, self.result_list, self.has_next = page.number, page.object_list, page.has_next()
-        # What the page holds is all that is known, so the templates have no total to show and no "select all".
+        # Only the rows of the page are known, so the templates have no total to show and no "select all".
         self.result_count = self.full_result_count = len(page.object_list)
         self.show_full_result_count = self.can_show_all = self.multi_page = False
         self.show_admin_actions = True
@@ -78,9 +79,9 @@ class UncountedChangeList(ChangeList):
 class UncountedAdmin(ConsoleAdmin):
     """Base of every list over a table that may be large.
 
-    ``fetched`` names the relations a row shows; ``found_by`` the columns an id typed into the search is looked for in;
-    ``veiled`` the fields of its page that only those see who may see payloads. ``of_history``: its list tells of the
-    past, and is read from a replica where there is one; not what is searched for, which may be a moment old.
+    ``fetched`` names the relations that a row shows. ``found_by`` names the columns in which a search looks for an id.
+    ``veiled`` names the fields of its page that only users who may see payloads see. ``of_history``: its list tells of
+    the past, and is read from a replica where there is one. A search is not, as its row may be only a moment old.
     """
 
     paginator = UncountedPaginator
@@ -101,7 +102,7 @@ class UncountedAdmin(ConsoleAdmin):
         def answer(as_of: datetime | None) -> HttpResponseBase:
             told = {"as_of": instant_cell(as_of) if as_of else "", **(extra_context or {})}
             page: Any = super(UncountedAdmin, self).changelist_view(request, told)
-            # Here and now: columns and filters read more while they are rendered.
+            # Rendered here and now: columns and filters read more while they are rendered.
             return page.render() if hasattr(page, "render") else page
 
         if not self.tells_of_history(request):
@@ -131,7 +132,7 @@ class UncountedAdmin(ConsoleAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Rows whose id, or that of what they belong to, is exactly what was typed."""
+        """Rows whose id, or the id of an object that they belong to, is exactly the typed text."""
         text = search_term.strip()
         if not text:
             return queryset, False
@@ -146,12 +147,12 @@ class UncountedAdmin(ConsoleAdmin):
         return queryset.none(), False
 
     def search_by_text(self, queryset: QuerySet[Any], text: str) -> QuerySet[Any]:
-        """What a search for a text that is no id finds: nothing, unless a list knows better."""
+        """The rows that a search for a text that is no id finds: none, unless a list knows better."""
         return queryset.none()
 
 
 class ReadOnlyAdmin(UncountedAdmin):
-    """Rows that the engine alone writes: to be looked at, never to be added, edited or deleted."""
+    """Rows that only the engine writes: users look at them, and never add, edit or delete them."""
 
     actions: Any = None
 

@@ -1,7 +1,7 @@
-"""Firings as marks of a strip: one coloured shape each, oldest first, that says on pointing at it how the firing went.
+"""Firings as marks of a strip: one coloured shape each, oldest first. Pointed at, a mark says how the firing went.
 
-Colour alone tells a reader who cannot tell red from green nothing, so each state has a shape and a sign of its own
-(``jobs/static/console/console.css``). A mark leads to its trigger; keyboards pass the strip by: lists lead there too.
+A reader who cannot tell red from green learns nothing from colour alone. So each state has its own shape and sign
+(``jobs/static/console/console.css``). A mark leads to its trigger. Keyboards pass the strip by: lists lead there too.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def strip(marks: Iterable[SafeString], *, label: str) -> SafeString:
 
 
 def trigger_mark(trigger: Any) -> SafeString:
-    """Of a trigger, or of whatever has its columns of times, state, reason and attempts."""
+    """The mark of a trigger, or of any row with its columns of times, state, reason and attempts."""
     said = trigger_told(trigger)
     return format_html(
         '<a class="firing firing-{}" tabindex="-1" href="{}" title="{}" aria-label="{}">{}</a>',
@@ -46,7 +46,7 @@ def trigger_mark(trigger: Any) -> SafeString:
 
 
 def range_mark(skipped: Any) -> SafeString:
-    """Of a run of skipped firings that is one record."""
+    """The mark of a range: consecutive skipped firings that are one record."""
     said = (
         f"{skipped.count:,} firings skipped ({skipped.reason}) from {instant_text(skipped.from_at)} "
         f"to {instant_text(skipped.until_at)}"

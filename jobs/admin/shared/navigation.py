@@ -1,4 +1,4 @@
-"""The sidebar: what an operator looks for, in the order of an incident. Links only to what the user may see."""
+"""The sidebar: the pages that an operator needs, in the order of an incident. Links only to pages the user may see."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ _ENVIRONMENTS = {
 
 
 def environment(request: HttpRequest) -> list[str] | None:
-    """Unfold's ``ENVIRONMENT``: what the settings call this installation, and the colour of that."""
+    """Unfold's ``ENVIRONMENT``: the name of this installation in the settings, and the colour of that name."""
     name = settings.PLATFORM.environment
     return [name, _ENVIRONMENTS.get(name.lower(), "info")] if name else None
 

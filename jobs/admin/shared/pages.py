@@ -1,4 +1,4 @@
-"""Pages of the console that are no list and no row of a table: what they need beside a template."""
+"""The bases of the console's pages that are neither a list nor a row of a table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +12,9 @@ from tenants.console.reach import is_within_reach
 
 
 class ConsolePage(TemplateView):
-    """A page for those who are signed in and hold ``permission``; ``jobs.admin.urls`` gives it its address.
+    """A page for users who are signed in and hold ``permission``; ``jobs.admin.urls`` gives it its address.
 
-    A fragment that a page fetches again and again is one too, with a template of its own.
+    A fragment that a page fetches again and again is such a page too, with a template of its own.
     """
 
     title: str

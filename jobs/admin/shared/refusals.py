@@ -1,6 +1,6 @@
-"""What an operator reads in the place of a page that is not there, or closed: why, and where to go on.
+"""The answer to an operator in place of a page that is not there, or closed: why, and where to go on.
 
-Others get Django's bare page: they need no more, and it costs nothing. Calls of the API are answered by ``jobs.api``.
+Others get Django's bare page: they need no more, and it costs nothing. ``jobs.api`` answers calls of the API.
 """
 
 from django.contrib import admin

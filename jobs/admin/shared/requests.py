@@ -1,4 +1,4 @@
-"""What all pages of the console ask of a request: no NUL in its address, and when its operator last wrote something."""
+"""Checks of a request for all pages of the console: no NUL in its address, and when its operator last wrote."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 
 from jobs.store import replica
 
-#: In Django's session, where there is a replica: by when all that its operator wrote was committed.
+#: In Django's session, where there is a replica: by when all writes of its operator were committed.
 WROTE = "wrote_at"
 
 
@@ -33,7 +33,7 @@ def refuse_nul(
 def note_writes(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Let whoever pressed a button see what it did, on whichever page comes next (``last_write``)."""
+    """Let a user who pressed a button see its effect on the next page, whichever it is (``last_write``)."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         answer = get_response(request)
@@ -46,11 +46,11 @@ def note_writes(
 
 
 def last_write(request: HttpRequest) -> datetime | None:
-    """By when all was committed that the operator wrote in this session; None: nothing, as far as is known."""
+    """By when all writes of the operator in this session were committed; None: there were none, as far as is known."""
     told = request.session.get(WROTE)
     return datetime.fromisoformat(told) if told else None
 
 
 def wants_present(request: HttpRequest) -> bool:
-    """Whether the page is to be read where it is written: browsers say so where a reload is forced."""
+    """Whether the page must be read from the primary, not a replica: browsers say so where a reload is forced."""
     return "no-cache" in request.headers.get("Cache-Control", "").lower()

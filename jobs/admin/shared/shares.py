@@ -1,7 +1,7 @@
-"""How many of each tenant one click touches: the number that is shown, and is taken as what was confirmed.
+"""How many rows of each tenant one click touches. The number is shown, and the operator confirms that number.
 
-Where more match by the time of the click, nothing is done. Above ``MAX_UNTYPED``, and where nobody could count to the
-end, the tenant's slug is typed. ``templates/admin/shares.html`` draws them.
+Where more match by the time of the click, nothing is done. Above ``MAX_UNTYPED``, and where the count did not reach the
+end, the operator must type the tenant's slug. ``templates/admin/shares.html`` draws the shares.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from django.http import QueryDict
 from jobs.core.errors import CarillonError
 from tenants.models import Tenant
 
-#: Above so many of a tenant its slug is typed.
+#: Above so many rows of a tenant the operator must type its slug.
 MAX_UNTYPED = 1_000
 
 
 class Unconfirmed(CarillonError):
-    """What is there now is not what was confirmed. Nothing was done."""
+    """The present numbers were not confirmed. Nothing was done."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What of one tenant is meant. Not ``exact``: there are more than were looked at. ``kind``: the word for one."""
+    """The rows of one tenant. Not ``exact``: there are more than were looked at. ``kind``: the word for one row."""
 
     tenant: Tenant
     matching: int
@@ -45,13 +45,13 @@ class Share:
 
 
 def check_confirmation(typed: QueryDict, shares: Sequence[Share]) -> None:
-    """Raises ``Unconfirmed`` unless what is found now was confirmed, tenant by tenant."""
+    """Raises ``Unconfirmed`` unless the present numbers were confirmed, tenant by tenant."""
     for share in shares:
         confirmed = typed.get(f"confirmed_{share.tenant.pk}", "")
         if not confirmed.isascii() or not confirmed.isdecimal() or int(confirmed[:18]) < share.matching:
             raise Unconfirmed(
                 f"{share.in_words} match now, more than you confirmed. "
-                "Nothing was done: look at the numbers and confirm again."
+                "Nothing was done: check the numbers and confirm again."
             )
         if share.is_typed and typed.get(f"slug_{share.tenant.pk}", "").strip() != share.tenant.slug:
             raise Unconfirmed(f"Type {share.tenant.slug} to confirm {share.in_words}. Nothing was done.")

@@ -1,15 +1,15 @@
-"""Payloads, results, answers and outputs: shown to those who hold the right to see them, and to no other.
+"""Payloads, results, answers and outputs: shown only to users who hold the right to see them.
 
 A page of rows names its fields of that kind in ``veiled``; other pages ask ``may_see_payloads``. Errors and states
-stay: without them nobody could look after jobs.
+stay: without them no operator could look after jobs.
 """
 
 from collections.abc import Collection, Iterable
 from typing import Any
 
 RIGHT = "jobs.view_payload"
-HIDDEN = "hidden: it takes the right to see payloads"
-#: The display in whose place veiled fields were; bases of pages have a method of this name.
+HIDDEN = "hidden: you need the right to see payloads"
+#: The display that stands in the place of veiled fields; bases of pages have a method of this name.
 NOTE = "hidden_fields"
 
 

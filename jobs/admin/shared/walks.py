@@ -1,8 +1,9 @@
 """Lists that look at a bounded number of rows for a page, as those of the API do, and say so.
 
 A list walks along an index, in one order. Filters that the index serves lead the walk: the page is found at once,
-however few rows match. All others sift what the walk comes by, and it ends after ``Walk.most`` rows: the page then says
-how far it searched, and its link goes on from there. So no filter scans a table, however rare the rows it looks for.
+however few rows match. All other filters sift the rows that the walk passes, and the walk ends after ``Walk.most``
+rows. The page then says how far it searched, and its link goes on from there. So no filter scans a table, however rare
+the rows it looks for.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ TAB, BEYOND = "tab", "beyond"
 
 @dataclass(frozen=True)
 class Tab:
-    """One of several lists on a page. ``empty`` says what it is empty of, and what that means."""
+    """One of several lists on a page. ``empty``: its text when it has no rows: which rows it lacks, and why."""
 
     name: str
     title: str
@@ -50,11 +51,11 @@ class Walk:
     sifts: bool = False
     #: Whether the index leads to the rows of one tenant as well.
     by_tenant: bool = True
-    #: In words, where the walk itself is no more than the first so many.
+    #: In words, where the walk itself is only the first so many rows.
     among: str = ""
 
     def led_by(self, spec: Any) -> bool:
-        """Whether the index leads to what a filter is about: each names what it ``leads`` by."""
+        """Whether the index leads to the rows of a filter: each filter names the columns by which it ``leads``."""
         leads: frozenset[str] = getattr(spec, "leads", frozenset())
         return bool(leads & {self.column, *(("tenant",) if self.by_tenant else ())})
 
@@ -70,13 +71,13 @@ class Walk:
         return rows.filter(**{f"{self.column}__{'gte' if self.falling else 'lte'}": place})
 
     def edge(self, most: int, *, after: Any) -> Any:
-        """The place of the last of the next ``most`` rows; None: it ends sooner."""
+        """The place of the last of the next ``most`` rows; None: the walk ends sooner."""
         rows = (self.rows if after is None else self.beyond(self.rows, after)).prefetch_related(None)
         walk: QuerySet[Any] = rows.order_by(self.order[0]).values_list(self.column, flat=True)
         return walk[most - 1 : most].first()
 
     def read(self, text: str) -> Any:
-        """A place as an address has it; None: it is none."""
+        """A place as an address has it; None: ``text`` is no place."""
         try:
             return UUID(text) if self.column == "id" else _aware(parse_datetime(text))
         except ValueError:
@@ -88,11 +89,11 @@ def _aware(instant: datetime | None) -> datetime | None:
 
 
 class WalkedChangeList(UncountedChangeList):
-    """A list with tabs, chips of its filters, and an end to what a page searches."""
+    """A list with tabs, chips of its filters, and a bound on the rows that a page searches."""
 
     model_admin: "WalkedAdmin"
     queryset: QuerySet[Any]
-    #: What was searched, in words, and the address at which the search goes on; empty: all there is was searched.
+    #: The part that was searched, in words, and the address at which the search goes on; empty: all was searched.
     searched = search_on = ""
 
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class WalkedChangeList(UncountedChangeList):
     def _bounded(
         self, request: HttpRequest, matching: QuerySet[Any], walk: Walk, most: int
     ) -> tuple[QuerySet[Any], Any]:
-        """What matches among the next ``most`` rows of the walk, and the place of the last; None: it ends sooner."""
+        """The matches among the next ``most`` rows of the walk, and the place of the last; None: it ends sooner."""
         place = walk.read(self.params.get(BEYOND, ""))
         rows = matching if place is None else walk.beyond(matching, place)
         if not self.sifts(request, walk):
@@ -142,7 +143,7 @@ class WalkedChangeList(UncountedChangeList):
         return (rows if edge is None else walk.until(rows, edge)), edge
 
     def _led(self, request: HttpRequest, walk: Walk) -> QuerySet[Any]:
-        """The rows of the walk as the filters that lead it have them."""
+        """The rows of the walk under the filters that lead it."""
         rows, one = walk.rows, self.model_admin.tenant_of(request)
         if one is not None and walk.by_tenant:
             rows = rows.filter(tenant_id=one)
@@ -152,7 +153,7 @@ class WalkedChangeList(UncountedChangeList):
         return rows
 
     def sifts(self, request: HttpRequest, walk: Walk) -> bool:
-        """Whether some filter looks at rows that it does not show. What is searched for by id is found by an index."""
+        """Whether some filter looks at rows that it does not show. A search by id finds its rows by an index."""
         if self.query:
             return False
         within = tenants_within_reach(request.user)
@@ -203,10 +204,10 @@ def _words(spec: Any, value: str) -> str:
 
 
 class WalkedAdmin(UncountedAdmin):
-    """Base of the lists that are bounded. Says what its list walks along, and what it is empty of."""
+    """Base of the lists that are bounded. Names the index its list walks along, and the text of an empty list."""
 
     tabs: tuple[Tab, ...] = ()
-    #: Of a list without tabs.
+    #: The text of an empty list without tabs.
     empty = "There is nothing here yet."
     list_before_template = "admin/list_head.html"
 
@@ -214,7 +215,7 @@ class WalkedAdmin(UncountedAdmin):
         return WalkedChangeList
 
     def tab(self, request: HttpRequest) -> Tab | None:
-        """The tab that is asked for, the first by default; None: none, what is searched for may be in any."""
+        """The tab that is asked for, the first by default; None: no tab, as a searched row may be in any."""
         if not self.tabs or request.GET.get("q", "").strip():
             return None
         asked = request.GET.get(TAB, "")
@@ -228,11 +229,11 @@ class WalkedAdmin(UncountedAdmin):
         return Walk(self.model._default_manager.all())
 
     def of_tab(self, request: HttpRequest, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Those of ``rows`` that the tab is about."""
+        """The part of ``rows`` that the tab is about."""
         return rows
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
-        """Give the rows of a page what its columns show beside them, in a statement for all."""
+        """Add to the rows of a page the other values that its columns show, in one statement for all."""
 
     def tenant_of(self, request: HttpRequest) -> int | None:
         """The one tenant that the list is about: the filter's, or the only one within reach."""
@@ -243,7 +244,7 @@ class WalkedAdmin(UncountedAdmin):
         return next(iter(within)) if within is not None and len(within) == 1 else None
 
     def tenants_of(self, request: HttpRequest) -> list[int]:
-        """The tenants that the list is about; the newest ``MAX_TENANTS`` where those are all."""
+        """The tenants that the list is about; where it is about all, the newest ``MAX_TENANTS``."""
         one, within = self.tenant_of(request), tenants_within_reach(request.user)
         if one is not None:
             return [one] if within is None or one in within else []
@@ -257,6 +258,6 @@ MAX_TENANTS = 2_000
 
 
 def refuse_filter(request: HttpRequest, rows: QuerySet[Any], why: str) -> QuerySet[Any]:
-    """No rows, and why the filter makes no sense."""
+    """No rows, and a message that says why the filter makes no sense."""
     messages.error(request, why)
     return rows.none()

@@ -1,4 +1,4 @@
-"""Buttons that write: each asks first, needs the permission to change, calls one action, and says what came of it.
+"""Buttons that write: each asks first, needs the permission to change, calls one action, and tells the result.
 
 An error of ``jobs.core.errors`` becomes a message, so a click can be refused but never fail. A GET only asks; the write
 happens on the POST that confirms, which Django holds to its CSRF token.
@@ -23,7 +23,7 @@ from tenants.console import ConsoleAdmin, back_to
 
 
 class Dialog(ActionDialog):
-    """Unfold's, and what dismisses it (``templates/unfold/helpers/dialog.html``)."""
+    """Unfold's dialog, with the words of the button that dismisses it (``templates/unfold/helpers/dialog.html``)."""
 
     dismiss: str
 
@@ -41,8 +41,8 @@ def button(
 ) -> Callable[[Callable[..., Any]], Any]:
     """A button of a page or list; the decorated method is called as ``(self, request, form, …)`` once confirmed.
 
-    ``form``: what its dialog asks for beside the confirmation. ``confirm`` and ``dismiss``: what the dialog's two
-    buttons say, never the same; by default the first says what the page's button does.
+    ``form``: the inputs of its dialog beside the confirmation. ``confirm`` and ``dismiss``: the words of the dialog's
+    two buttons, never the same; by default the first has the words of the page's button.
     """
     confirm = confirm or title
     dialog = Dialog(
@@ -52,14 +52,14 @@ def button(
 
 
 def read_reason(typed: QueryDict) -> str:
-    """Why jobs are paused, as a page that asks for it was sent it. Raises ``InvalidInput``."""
+    """Why jobs are paused, from the form that asks for it. Raises ``InvalidInput``."""
     reason = typed.get("reason", "").strip()
     check_text(reason, field="reason", max_length=MAX_REASON)
     return reason
 
 
 def read_note(typed: Mapping[str, Any]) -> str:
-    """Why dead letters are dismissed, which must be said. Raises ``InvalidInput``."""
+    """Why dead letters are dismissed; the note is required. Raises ``InvalidInput``."""
     note = str(typed.get("note", "")).strip()
     if not note:
         raise InvalidInput({"note": "Is required: a sentence that says why."})
@@ -68,7 +68,7 @@ def read_note(typed: Mapping[str, Any]) -> str:
 
 
 class OperableAdmin(ConsoleAdmin):
-    """Whoever may change a model may operate its rows, even rows that nobody can edit."""
+    """A user who may change a model may operate its rows, even rows that no user can edit."""
 
     def has_operate_permission(self, request: HttpRequest, obj: object = None) -> bool:
         label, name = self.opts.app_label, self.opts.model_name
@@ -93,7 +93,7 @@ class OperableAdmin(ConsoleAdmin):
     ) -> HttpResponseBase:
         """Call ``write``, note it in the row's history, and go back to the page or to ``url``.
 
-        ``leads_to``: the address of the page of what ``write`` returns.
+        ``leads_to``: the address of the page of the object that ``write`` returns.
         """
         try:
             written = write()

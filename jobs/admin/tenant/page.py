@@ -1,6 +1,6 @@
-"""Tenants, with what they use: ``tenants.admin`` edits them, and knows nothing of jobs; the rest is here.
+"""Tenants, with their use: ``tenants.admin`` edits them, and knows nothing of jobs; the rest is here.
 
-Figures of the list are read for the rows of its page alone, in one bounded statement each.
+Figures of the list are read only for the rows of its page, in one bounded statement each.
 """
 
 from typing import Any
@@ -55,7 +55,7 @@ class StatusDialog(BaseDialogForm):
 
 
 class TenantList(ChangeList):
-    """Each row of the page with how it stands as ``standing``."""
+    """Each row of the page, with its figures as ``standing``."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -91,7 +91,7 @@ class TenantPage(OperableAdmin, TenantAdmin):
     actions_detail: tuple[str, ...] = (*STATUSES, *TenantAdmin.actions_detail)
 
     def shows_figures(self, request: HttpRequest) -> bool:
-        """They are sums of triggers: of interest to whoever may see these."""
+        """They are sums of triggers: users who may see triggers may see them."""
         return bool(request.user.has_perm("jobs.view_trigger"))  # type: ignore[union-attr]
 
     def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class TenantPage(OperableAdmin, TenantAdmin):
     ) -> HttpResponse:
         tenant = kwargs.get("obj")
         if tenant is not None and self.shows_figures(request):
-            # The form may have put into its row what was typed and refused.
+            # The form may have put typed values that were refused into its row.
             present = Tenant.objects.get(pk=tenant.pk) if request.method == "POST" else tenant
             context["standing"] = standing = standing_of(present)
             standing["links"] = [
@@ -117,7 +117,7 @@ class TenantPage(OperableAdmin, TenantAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        """The form has written it; here is said what a change of a quota does."""
+        """The form has written it; this tells the effect of a change of a quota."""
         super().save_model(request, obj, form, change)
         for quota in QUOTAS:
             if change and quota.name in form.changed_data:
@@ -127,8 +127,8 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
     @button(
         "Activate",
-        asks="Its keys work again, and what waits is dispatched within its limits. What was missed follows each job's "
-        "misfire policy.",
+        asks="Its keys work again, and waiting triggers are dispatched within its limits. Missed firings "
+        "follow each job's misfire policy.",
         icon="play_arrow",
         form=StatusDialog,
     )
@@ -137,8 +137,8 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
     @button(
         "Suspend",
-        asks="Its keys are refused and nothing more of it starts; what runs finishes. What falls due waits until it is "
-        "active again, and then follows each job's misfire policy.",
+        asks="Its keys are refused and no trigger of it starts; running attempts finish. Due firings wait "
+        "until it is active again, and then follow each job's misfire policy.",
         icon="pause",
         variant=ActionVariant.DANGER,
         form=StatusDialog,
@@ -148,8 +148,8 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
     @button(
         "Freeze",
-        asks="Its keys only read. What falls due is skipped for good, with the reason frozen; what was tried before "
-        "waits, and what runs finishes.",
+        asks="Its keys can only read. Due firings are skipped for good, with the reason frozen; firings that "
+        "were tried before wait, and running attempts finish.",
         icon="ac_unit",
         variant=ActionVariant.DANGER,
         form=StatusDialog,
@@ -201,21 +201,19 @@ class TenantPage(OperableAdmin, TenantAdmin):
 
 
 def effect_of(quota: Quota, before: int | None, now: int | None) -> str:
-    """What a change of a quota does, in a sentence or two."""
+    """The effect of a change of a quota, in a sentence or two."""
     told = f"{quota.name}: {_told(before)} before, {_told(now)} now."
     raised = now is None or (before is not None and now > before)
     if quota is WEIGHT:
-        return f"{told} Its share of the starts changes wherever tenants compete."
+        return f"{told} Its share of the starts changes while tenants compete."
     if quota.reached is Reached.INVALID:
-        return f"{told} It holds for requests from now on; what there is stays."
+        return f"{told} It applies to requests from now on; existing objects stay."
     if quota.reached is Reached.CONFLICT:
-        effect = (
-            "More may be added." if raised else "None is taken away; more are refused once it is reached."
-        )
+        effect = "More may be added." if raised else "None is removed; further ones are refused at the limit."
         return f"{told} {effect}"
     if raised:
-        return f"{told} What waited for it goes on at once."
-    return f"{told} Nothing in flight is taken back; more starts once use has fallen below it."
+        return f"{told} Triggers that waited for it go on at once."
+    return f"{told} Triggers in flight go on; further ones start once use has fallen below it."
 
 
 def _told(number: int | None) -> str:

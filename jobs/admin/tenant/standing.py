@@ -1,7 +1,7 @@
-"""How a tenant stands: use beside each limit, waits, what is due, was skipped, died and fails. Every read is bounded.
+"""How a tenant stands: use beside each limit, waits, due, skipped and dead firings, failing jobs. Reads are bounded.
 
-The figures are those of ``GET /tenant`` (``jobs.explain.tenant_usage``), the reason is what explain says of the firing
-that waits longest, and counts of a day come from tallies.
+The figures are those of ``GET /tenant`` (``jobs.explain.tenant_usage``). The reason is the explanation of the firing
+that waits longest. Counts of a day come from tallies.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ _LATELY_TEXT = f"{LATELY.total_seconds() / 3600:.0f} hours"
 
 
 def standing_of(tenant: Tenant) -> dict[str, Any]:
-    """What ``templates/admin/tenants/tenant/standing.html`` shows. A constant number of statements."""
+    """The context of ``templates/admin/tenants/tenant/standing.html``. A constant number of statements."""
     usage = tenant_usage(tenant)
     lanes = backlog(tenant.pk)
     return {
@@ -38,22 +38,20 @@ def standing_of(tenant: Tenant) -> dict[str, Any]:
         "ended": _ended(tenant),
         "lately": _LATELY_TEXT,
         "worst": _worst(tenant),
-        "sampled": f"Of its latest {MAX_FAILED_ATTEMPTS:,} failed attempts.",
+        "sampled": f"Counted in its latest {MAX_FAILED_ATTEMPTS:,} failed attempts.",
         "links": _links(tenant),
         "charts": urlencode({"tenant": tenant.slug}),
     }
 
 
 def _verdict(tenant: Tenant, lanes: list[Any]) -> dict[str, str]:
-    """Whether anything of it waits, and why what waits longest does."""
+    """Whether any firing of it waits, and why the one that waits longest does."""
     if tenant.status == Tenant.Status.SUSPENDED:
-        return {
-            "text": "It is suspended: its keys are refused, nothing of it starts, and what falls due waits."
-        }
+        return {"text": "It is suspended: its keys are refused, nothing of it starts, and due triggers wait."}
     if tenant.status == Tenant.Status.FROZEN:
-        return {"text": "It is frozen: its keys read only, and what falls due is skipped."}
+        return {"text": "It is frozen: its keys can only read, and due firings are skipped."}
     if not lanes:
-        return {"text": "Nothing of it is due and waits."}
+        return {"text": "No due trigger of it waits."}
     oldest = lanes[0]
     due = sum(row.count for row in lanes)
     more = any(row.count >= MAX_OF_LANE for row in lanes)
@@ -106,7 +104,7 @@ def _recent(recent: dict[str, Any]) -> list[tuple[str, str]]:
     if waits is None:
         return [*rows, ("Waits", "nothing started in the last 5 minutes")]
     shown = [(f"Wait, {name}", seconds(waits[name])) for name in ("p50", "p95", "p99")]
-    return [*rows, *shown, ("Firings that tells of", f"{recent['sample_size']:,}")]
+    return [*rows, *shown, ("Firings in this figure", f"{recent['sample_size']:,}")]
 
 
 def _lane(row: Any) -> dict[str, str]:
@@ -120,7 +118,7 @@ def _lane(row: Any) -> dict[str, str]:
 
 
 def _ended(tenant: Tenant) -> list[tuple[str, str]]:
-    """What ended badly or never started in the last day, by reason."""
+    """The number of firings that ended badly or never started in the last day, by reason."""
     try:
         total = totals(tenant_ids=[tenant.pk], window=WINDOWS["24h"]).total
     except StatementFailed:
@@ -144,13 +142,13 @@ def _worst(tenant: Tenant) -> list[dict[str, str]]:
             "at": instant_text(row.failed_at),
         }
         for row in rows
-        # Of one that is purged its id is all that is left.
+        # Only the id is left of a job that is purged.
         for job in [jobs.get(row.job_id) or Job(id=row.job_id, name=str(row.job_id))]
     ]
 
 
 def _links(tenant: Tenant) -> list[dict[str, str]]:
-    """To what is the tenant's, each with the permission that it needs."""
+    """Links to the tenant's rows, each with the permission that it needs."""
     own = urlencode({"tenant__id__exact": tenant.pk})
     pages = (
         ("Jobs", "jobs_job_changelist", own, "jobs.view_job"),

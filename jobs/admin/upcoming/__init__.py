@@ -1,1 +1,1 @@
-"""What fires in the time to come."""
+"""The firings of the time to come."""

@@ -1,6 +1,7 @@
-"""The next 24 hours: how much fires in each quarter of an hour, beside the pace of late; herds; what fires next.
+"""The next 24 hours: the firings in each quarter of an hour, beside the recent pace; herds; the jobs that fire next.
 
-Counted now where there are few jobs, and exact; else as the leader last counted, and then it says when that was.
+Where there are few jobs, they are counted now, and the count is exact. Else the page shows the leader's last count, and
+says when that was.
 """
 
 import re
@@ -24,14 +25,14 @@ from tenants.models import Tenant
 
 A_DAY = 96
 MAX_NEXT, MAX_TENANTS, MAX_HERDS = 200, 20, 5
-#: Of more tenants than this is told what the leader kept, not what is counted now.
+#: For more tenants than this the page shows the count that the leader kept, and does not count now.
 _MAX_BOUND = 50
-#: What fires in one minute is a herd from so many on, and if it keeps the fastest pace of late busy for so long.
+#: The firings of one minute are a herd from so many on, and if they take so long at the fastest recent pace.
 HERD, _HERD_SECONDS = 50, 10.0
 _ID = re.compile("[0-9]{1,18}", re.ASCII)
 #: A slower pace says how little was asked for, not how much could have started.
 _LEAST_PACE = 1.0
-#: How much of the fastest pace of late a quarter needs, at least, for each shade.
+#: How much of the fastest recent pace a quarter needs, at least, for each shade.
 _SHADES = ((1.0, 4), (0.5, 3), (0.1, 2), (0.0, 1))
 
 
@@ -95,7 +96,7 @@ class Upcoming(ConsolePage):
 def _outlook(
     ids: Collection[int] | None, now: datetime
 ) -> tuple[Outlook | None, list[Any] | None, datetime | None]:
-    """What is to come; the jobs by their next firing, if all were counted now; else since when it is kept."""
+    """The outlook; the jobs by their next firing, if all were counted now; else since when the outlook is kept."""
     kept = forecast.kept([forecast.ALL] if ids is None else ids)
     if kept is None or kept[0].jobs <= forecast.MAX_COUNTED:
         whose = Tenant.objects.values_list("pk", flat=True)[: _MAX_BOUND + 1] if ids is None else ids
@@ -111,7 +112,7 @@ def _cells(outlook: Outlook, pace: Pace, first: int) -> list[Cell]:
     found = []
     for number, count in enumerate(counts):
         at = start + number * QUARTER
-        # Of what could start in it at the fastest pace of late.
+        # The part of the starts that the quarter allows at the fastest recent pace.
         needs = count / (_yardstick(pace) * QUARTER.total_seconds())
         shade = next(shade for least, shade in _SHADES if needs >= least) if count else 0
         rate = count / QUARTER.total_seconds()
@@ -150,7 +151,7 @@ def _brief(count: int) -> str:
 
 
 def _herds(outlook: Outlook, pace: Pace, first: int) -> list[dict[str, str]]:
-    """The fullest minutes, each of which keeps the fastest pace of late busy for a while."""
+    """The fullest minutes, whose firings take a while even at the fastest recent pace."""
     stretch = slice(max(first, 0), max(first, 0) + A_DAY)
     peaks = list(zip(outlook.peaks, outlook.peak_minutes, strict=True))[stretch]
     found = []

@@ -1,4 +1,4 @@
-"""Workflows: their graphs, versions and last runs, and a button that runs one now. Edited over the API alone."""
+"""Workflows: their graphs, versions and last runs, and a button that runs one now. Only the API edits them."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ from jobs.store.console.lists import OF_ALL
 from tenants.clock import DatabaseNow, database_now
 
 MAX_RUNS, MAX_VERSIONS = 10, 20
-#: Of a definition, which may have megabytes.
+#: So much of a definition is shown at most; it may have megabytes.
 MAX_SHOWN = 64 * 1024
 
 
@@ -35,7 +35,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     list_display = ("name", "tenant", "shown_version", "tasks", "last_state", "last_begun")
     list_filter = (("tenant", TenantFilter), DeletedFilter)
     search_fields = ("id",)
-    search_help_text = "Exact id, or how the name begins"
+    search_help_text = "Exact id, or the beginning of the name"
     fetched = ("tenant",)
     empty = "There are no workflows yet."
     veiled = ("shown_definition",)
@@ -48,7 +48,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workflow]:
-        """Each with its number of tasks, its last run and the database's clock: one look at an index a row."""
+        """Workflows, each with its number of tasks, its last run and the database's clock: one index look-up a row."""
         present = WorkflowVersion.objects.filter(workflow_id=OuterRef("id"), number=OuterRef("version"))
         last = WorkflowRun.objects.filter(workflow_id=OuterRef("id")).order_by("-id")
         rows: QuerySet[Workflow] = (
@@ -71,7 +71,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """By id, or by how the name begins, tenant by tenant: names are indexed so."""
+        """By id, or by the beginning of the name, tenant by tenant: names are indexed so."""
         text = search_term.strip().replace("\0", "")
         if not text or is_id(text):
             return super().get_search_results(request, queryset, search_term)
@@ -79,7 +79,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return queryset.filter(id__in=list(named.values_list("id", flat=True)[:OF_ALL])), False
 
     def add_to_rows(self, request: HttpRequest, rows: list[Any]) -> None:
-        """The last run of each."""
+        """Add the last run of each."""
         runs = WorkflowRun.objects.defer("input").in_bulk([row.last_run_id for row in rows])
         for row in rows:
             row.last_run = runs.get(row.last_run_id)
@@ -91,7 +91,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
             request,
             workflow,
             lambda: actions.run_workflow(tenant=workflow.tenant, workflow_id=workflow.id, run_input=given),
-            done=f"{workflow.name} runs.",
+            done=f"A run of {workflow.name} begins.",
             leads_to=lambda run: reverse("admin:jobs_workflowrun_change", args=[run.id]),
         )
 
@@ -118,7 +118,7 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @admin.display(description="tasks")
     def tasks(self, workflow: Any) -> int | str:
-        """Of a deleted workflow retention may have dropped the version already."""
+        """Retention may have dropped the version of a deleted workflow already."""
         return NOTHING if workflow.task_count is None else workflow.task_count
 
     @admin.display(description="last run")
@@ -139,11 +139,11 @@ class WorkflowAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @admin.display(description="definition")
     def shown_definition(self, workflow: Workflow) -> str:
-        """The present one, as the API takes it."""
+        """The present definition, as the API takes it."""
         definition = _version(workflow, "").definition
         size = len(json.dumps(definition))
         if size > MAX_SHOWN:
-            return f"{size:,} bytes, more than is shown here: GET /api/v1/workflows/{workflow.id} has them."
+            return f"{size:,} bytes, too long to show here: GET /api/v1/workflows/{workflow.id} has them."
         return json_cell(definition)
 
 
@@ -163,13 +163,13 @@ def _about(workflow: Workflow, version: WorkflowVersion) -> dict[str, Any]:
     versions = WorkflowVersion.objects.filter(workflow=workflow).defer("definition")
     listed = list(versions.order_by("-number")[:MAX_VERSIONS])
     numbers = {each.id: each.number for each in listed}
-    on_failure = "starts only what handles failures" if version.halts else "goes on with all else"
+    on_failure = "starts only tasks that handle failures" if version.halts else "goes on with all other tasks"
     most = f"; at most {version.max_parallel:,} tasks at once" if version.max_parallel else ""
     return {
         "number": version.number,
         "is_present": version.number == workflow.version,
         "task_count": version.task_count,
-        "rule": f"After a failure it {on_failure}{most}.",
+        "rule": f"After a failure a run {on_failure}{most}.",
         "max_drawn": rows.MAX_DRAWN,
         "max_edges": rows.MAX_EDGES,
         "runs": [

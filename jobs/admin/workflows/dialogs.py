@@ -1,4 +1,4 @@
-"""What the buttons of workflows and runs ask for. Each checks as the API does, by the same calls."""
+"""The dialogs of the buttons of workflows and runs. Each checks as the API does, by the same calls."""
 
 from typing import Any
 from uuid import UUID
@@ -46,7 +46,9 @@ class _OfRowForm(BaseDialogForm):
 class RunForm(_OfRowForm):
     rows = Workflow.objects.filter(deleted_at=None).select_related("tenant")
     input = JsonField(
-        rows=8, empty="null", help_text="Any JSON; tasks take it as workflow.input. Empty: null."
+        rows=8,
+        empty="null",
+        help_text="Input of the run: any JSON; tasks take it as workflow.input. Empty: null.",
     )
 
     def clean_input(self) -> Any:
@@ -59,7 +61,7 @@ class RunForm(_OfRowForm):
 
 
 class AnswerForm(BaseDialogForm):
-    """What is said of the approval that the task in the address asks for."""
+    """The answer to the approval that the task in the address asks for."""
 
     task = forms.CharField(widget=forms.HiddenInput)
     comment = forms.CharField(required=False, widget=UnfoldAdminTextInputWidget)
@@ -76,11 +78,13 @@ class AnswerForm(BaseDialogForm):
 
 
 class SignalForm(BaseDialogForm):
-    """What the signal in the address brings."""
+    """The payload of the signal in the address."""
 
     name = forms.CharField(widget=forms.HiddenInput)
     payload = JsonField(
-        rows=8, empty="null", help_text="Any JSON: the result of the tasks that wait for it. Empty: null."
+        rows=8,
+        empty="null",
+        help_text="Any JSON: it becomes the result of the tasks that wait for the signal. Empty: null.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -104,13 +108,13 @@ class RetryForm(_OfRowForm):
         label="From these tasks",
         required=False,
         widget=UnfoldAdminSelectMultipleWidget(attrs={"size": "8"}),
-        help_text="They begin again, and all downstream of them. None: what did not succeed.",
+        help_text="They begin again, with all tasks downstream. None: all tasks that did not succeed.",
     )
     skip = forms.MultipleChoiceField(
-        label="Without these that failed",
+        label="Without these failed tasks",
         required=False,
         widget=UnfoldAdminSelectMultipleWidget(attrs={"size": "4"}),
-        help_text="They count as succeeded. If only such are chosen, nothing else that failed begins again.",
+        help_text="They count as succeeded. If only these are chosen, no other failed task begins again.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -131,5 +135,5 @@ class RetryForm(_OfRowForm):
     def clean_tasks(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["tasks"]
         if not chosen and self.row.state == RunState.SUCCEEDED:
-            raise forms.ValidationError("All of it succeeded: choose the tasks that are to begin again.")
+            raise forms.ValidationError("All tasks succeeded: choose the tasks that are to begin again.")
         return chosen

@@ -1,6 +1,6 @@
 """How far a run has come: the part of its page that is fetched again while it goes on.
 
-Where the run ended, was paused or resumed meanwhile the whole page is loaded again: it has other buttons then.
+If the run ended, or was paused or resumed meanwhile, the whole page is loaded again: it has other buttons then.
 """
 
 from typing import Any
@@ -19,12 +19,12 @@ from jobs.core.workflows.states import RunState
 from jobs.models import WorkflowRun
 from tenants.clock import database_now
 
-#: Up to so many tasks it is fetched every two seconds, of more every ten.
+#: With up to so many tasks it is fetched every two seconds, with more every ten.
 MAX_OFTEN = 200
 
 
 def standing(run: WorkflowRun) -> str:
-    """The state, and of a run that goes on whether it is asked to pause or to end: its buttons go by it."""
+    """The state; for a run that goes on, also whether it is asked to pause or to end. It decides the run's buttons."""
     if run.state != RunState.RUNNING:
         return run.state
     return "cancelling" if run.cancel_requested else "paused" if run.paused_at else "running"

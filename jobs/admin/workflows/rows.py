@@ -2,7 +2,7 @@
 
 Each row names the tasks before it, so the table says all that the graph shows, to keyboards, screen readers and where
 there is no JavaScript. A graph of more than ``MAX_DRAWN`` tasks or ``MAX_EDGES`` edges is not drawn: a browser would
-take seconds to lay it out, and nobody could read it.
+take seconds to lay it out, and no reader could follow it.
 """
 
 import json
@@ -26,7 +26,7 @@ from jobs.shapes.workflow.definition import TaskShape, WorkflowDefinition
 MAX_DRAWN, MAX_EDGES = 150, 400
 #: Names of tasks in one cell.
 MAX_NAMED = 12
-#: Of each state the sign that stands beside its colour.
+#: The sign of each state, which stands beside its colour.
 ICONS = {
     "waiting": "hourglass_empty",
     "ready": "schedule",
@@ -48,7 +48,7 @@ def is_drawn(tasks: int, edges: int) -> bool:
 
 def of_version(version: WorkflowVersion) -> dict[str, Any]:
     """The tasks in the order in which they were written, which JSON in Postgres does not keep."""
-    # Of an older release's the schedule and the like may be refused by now.
+    # The schedule and the like in a definition of an older release may be refused by now.
     graph = {name: version.definition[name] for name in ("name", "tasks", "edges")}
     read = WorkflowDefinition.model_validate(graph)
     order = dict(version.tasks.values_list("key", "number"))
@@ -75,7 +75,7 @@ def of_version(version: WorkflowVersion) -> dict[str, Any]:
 
 
 def what(task: TaskShape) -> str:
-    """The job type, or what the task waits for."""
+    """The job type of a task, the workflow that it runs, or the wait that it is."""
     if task.wait is not None:
         return f"wait: {task.wait.root.type}"
     done = f"run of {task.workflow.name}" if task.workflow is not None else str(task.job_type)
@@ -114,7 +114,7 @@ class Timeline:
 
     @property
     def marks(self) -> list[str]:
-        """How long after the begin a quarter of it, the half and so on are."""
+        """The times from the begin to a quarter of it, to the half and so on."""
         whole = self.end - self.begin
         return ["0", *(duration_cell(whole * quarter / 4) for quarter in (1, 2, 3, 4))]
 
@@ -124,7 +124,7 @@ def of_run(
 ) -> dict[str, Any]:
     """The tasks of a run (``runs.tasks_of``) with their bars, in the order in which they could start.
 
-    ``only``: those in this state alone; empty: all.
+    ``only``: only the tasks in this state; empty: all.
     ``until``: when the run ended, or now.
     """
     timeline = Timeline(tasks, begun=begun, until=until)
@@ -149,7 +149,7 @@ def of_run(
 
 
 def shown_state(task: Mapping[str, Any]) -> str:
-    """A task's state; of one that is started its trigger's, which says more."""
+    """A task's state; for a started task its trigger's state, which says more."""
     state = str(task["state"])
     if state == "started" and task["trigger_state"] == "succeeded":
         return "running"  # as a run of another workflow
@@ -206,5 +206,5 @@ def why(task: Mapping[str, Any]) -> str:
     if task["wait"] and task["state"] == "started":
         return f"waits: {task['wait']['type']}, until {instant_text(task['due_at'])}"
     if task["state"] == "ready":
-        return "may start: the run is paused, or has as many tasks started as it may"
+        return "ready: the run is paused, or max_parallel of its tasks have started"
     return str(task["reason"]).replace("_", " ")

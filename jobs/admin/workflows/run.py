@@ -37,7 +37,7 @@ FITTING = {
 
 
 class WorkflowFilter(AutocompleteSelectFilter):
-    #: ``workflowrun_of_workflow``.
+    #: By the index ``workflowrun_of_workflow``.
     leads = frozenset({"id"})
 
     def in_words(self, value: str) -> str:
@@ -71,7 +71,7 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     )
     empty = "No workflow has run yet."
     veiled = ("shown_input",)
-    #: The last three are offered by the panel of the task that waits.
+    #: The panel of the task that waits offers the last three.
     actions_detail = ("pause", "resume", "cancel", "retry", "approve", "refuse", "signal")
     change_form_outer_before_template = "admin/jobs/workflowrun/run.html"
     change_form_outer_after_template = "admin/trail_link.html"
@@ -96,19 +96,19 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @button(
         "Pause",
-        asks="Nothing more of it starts until it is resumed; what has started goes on.",
+        asks="No further task starts until the run is resumed; tasks that have started go on.",
         icon="pause",
     )
     def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._act(request, object_id, actions.pause_run, done="Paused.")
 
-    @button("Resume", asks="What is ready of it starts.", icon="resume")
+    @button("Resume", asks="Ready tasks of the run start.", icon="resume")
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         return self._act(request, object_id, actions.resume_run, done="Resumed.")
 
     @button(
         "Cancel",
-        asks="Nothing more of it starts, and what runs is asked to stop.",
+        asks="No further task starts, and running tasks are asked to stop.",
         icon="cancel",
         variant=ActionVariant.DANGER,
         confirm="Cancel the run",
@@ -119,14 +119,15 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @button(
         "Retry",
-        asks="It goes on from what did not succeed, or from the tasks you choose. Other results are kept.",
+        asks="It goes on from the tasks that did not succeed, or from those you choose. Other results are "
+        "kept.",
         icon="replay",
         form=RetryForm,
         confirm="Retry the run",
     )
     def retry(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         tasks, skip = form.cleaned_data["tasks"], form.cleaned_data["skip"]
-        done = f"Goes on from {', '.join(tasks)}." if tasks else "Goes on from what did not succeed."
+        done = f"Goes on from {', '.join(tasks)}." if tasks else "Goes on from the unsuccessful tasks."
         if skip:
             done = f"Goes on without {', '.join(skip)}."
         return self._act(request, object_id, actions.retry_run, done=done, tasks=tasks, skip=skip)
@@ -143,7 +144,7 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
 
     @button(
         "Refuse",
-        asks="The task is cancelled, and what needs it is skipped.",
+        asks="The task is cancelled, and tasks that need it are skipped.",
         icon="block",
         variant=ActionVariant.DANGER,
         form=AnswerForm,
@@ -153,7 +154,7 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
         return self._decide(request, object_id, form, approved=False, done="Refused.")
 
     @button(
-        "Give the signal",
+        "Send the signal",
         asks="All tasks of the run that wait for this signal succeed, and the run goes on.",
         icon="sensors",
         form=SignalForm,
@@ -161,7 +162,7 @@ class WorkflowRunAdmin(ReadOnlyAdmin, WalkedAdmin, OperableAdmin):
     def signal(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponseBase:
         given = {name: form.cleaned_data[name] for name in ("name", "payload")}
         return self._act(
-            request, object_id, answers.signal, done=f"Gave the signal {given['name']}.", **given
+            request, object_id, answers.signal, done=f"Sent the signal {given['name']}.", **given
         )
 
     def _decide(

@@ -1,6 +1,7 @@
-"""One task of a run: why it is in its state, what it waits for, what came of its attempts, and the way to its trigger.
+"""One task of a run: why it is in its state, what it waits for, how its attempts went, and the link to its trigger.
 
-It stands on the run's page where the address names a task; with JavaScript it is fetched, and again while it goes on.
+It stands on the run's page where the address names a task. With JavaScript it is fetched, and fetched again while the
+task goes on.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ MAX_ITEMS = 50
 
 
 def run_within_reach(user: Any, run_id: UUID) -> WorkflowRun:
-    """With its workflow, and its version but for the definition. Raises ``Http404``."""
+    """The run with its workflow, and with its version without the definition. Raises ``Http404``."""
     found = WorkflowRun.objects.filter(id=run_id).select_related("tenant", "workflow", "version")
     run = held_to_reach(user, found.defer("input", "version__definition")).first()
     if run is None:
@@ -71,7 +72,7 @@ def _next(tasks: Any, key: str) -> str:
 
 
 def _retry(user: Any, run: WorkflowRun, key: str) -> str:
-    """Where the run is retried from this task, by those who may."""
+    """The address that retries the run from this task, for users who may; else empty."""
     if (
         run.state == RunState.RUNNING
         or run.workflow.deleted_at
@@ -82,7 +83,7 @@ def _retry(user: Any, run: WorkflowRun, key: str) -> str:
 
 
 def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any] | None:
-    """What a task waits for that people give, while it does; with the pages where those who may give it."""
+    """The approval or signal that a task waits for now, with the pages on which users who may give it; else None."""
     wait = task["wait"] or {}
     if task["state"] != "started":
         return None
@@ -92,7 +93,7 @@ def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any] |
             pages = {"Approve": "approve", "Refuse": "refuse"}
         case "signal":
             signal = wait["name"] or task["task"]
-            asks, query, pages = {"signal": signal}, urlencode({"name": signal}), {"Give it": "signal"}
+            asks, query, pages = {"signal": signal}, urlencode({"name": signal}), {"Send it": "signal"}
         case _:
             return None
     may = user.has_perm("jobs.change_workflowrun")
@@ -105,7 +106,7 @@ def _asks(user: Any, run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any] |
 
 
 def _items(run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any]:
-    """Of a map those of its items that did not succeed."""
+    """The items of a map that did not succeed."""
     if task["item_count"] is None:
         return {}
     left = actions.items_of(run, task["task"]).exclude(state=TaskRunState.SUCCEEDED).order_by("item")
@@ -123,7 +124,7 @@ def _items(run: WorkflowRun, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attempts(user: Any, trigger_id: UUID | None) -> dict[str, Any]:
-    """None for those who may not see triggers, and of a task that has not started."""
+    """The attempts; none for users who may not see triggers, and for a task that has not started."""
     trigger = Trigger.objects.filter(id=trigger_id).first() if trigger_id else None
     if trigger is None or not user.has_perm("jobs.view_trigger"):
         return {}

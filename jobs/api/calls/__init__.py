@@ -1,1 +1,1 @@
-"""What makes calls safe to repeat and edits safe to make at once: headers that every write understands."""
+"""Headers that every write understands: they make calls safe to repeat and edits safe to make at once."""

@@ -1,7 +1,7 @@
-"""What a request costs of its key's rate: one token, and more where one call does the work of many.
+"""The cost of a request, paid from its key's rate: one token, and more where one call does the work of many.
 
-A job created costs what it costs one by one; what only looks (previews) costs a fraction of what it computes; a long
-body costs what it takes to read. Told in docs/api.md.
+A job costs the same, created in bulk or one by one. A call that only looks (a preview) costs a fraction of its
+computation. A long body costs as much as the work of reading it. docs/api.md describes the costs.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ FIRINGS_A_TOKEN = 20
 #: Bytes of a body for one token: to read them takes 0.3 to 1 ms of processor, 4.5 for brackets and little else, where a
 #: small call takes 2 in all.
 BYTES_A_TOKEN = 16_384
-#: One verb for all that match, or the firings of a stretch: work for as long as it takes, or a look at 100,000 rows.
-#: Or a version that is there, whose thousand tasks take megabytes.
+#: One verb for all objects that match, or the firings of a stretch: work of any length, or a look at 100,000 rows. Or a
+#: version that exists already, whose thousand tasks take megabytes.
 AT_LARGE = 50
-#: Statistics of a job look at as many firings, and reckon with each: up to a fifth of a second of the database's time.
+#: Statistics of a job look at as many firings, and compute with each: up to a fifth of a second of the database's time.
 STATISTICS = 100
 #: Statistics of a tenant look up each hour of the window: a tenth of a second with ten job types in each of 90 days.
 TENANT_STATISTICS = 50
@@ -24,19 +24,19 @@ RUN = 10
 
 
 class Cost(NamedTuple):
-    """``tokens`` of the key's rate. ``each``: what of the request they are for, where less can be sent at once."""
+    """``tokens`` of the key's rate. ``each``: the part of the request that costs one, if less can be sent at once."""
 
     tokens: int
     each: str = ""
 
 
 def cost_of_body(length: int) -> Cost:
-    """What a body of so many bytes costs at least, whatever is in it."""
+    """The least cost of a body of ``length`` bytes, with any content."""
     return Cost(max(1, -(-length // BYTES_A_TOKEN)), each=f"{BYTES_A_TOKEN:,} bytes of its body")
 
 
 def cost_of(call: str | None, method: str, *, body: Callable[[], Any], query: Mapping[str, str]) -> Cost:
-    """What one request of ``call`` (its route's name) costs. ``body`` is read where it matters."""
+    """The cost of one request of ``call`` (its route's name). ``body`` is read only where it matters."""
     match method, call:
         case "POST", "jobs-bulk":
             return Cost(max(1, _length(body(), "jobs")), each="job")
@@ -79,7 +79,7 @@ def _length(body: Any, name: str) -> int:
 
 
 def _number(given: object) -> int:
-    """What a count says; 0 for what will be refused."""
+    """The number of a count; 0 for a value that will be refused."""
     if isinstance(given, str):
         return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 0
     return given if isinstance(given, int) and 0 < given < 10_000 else 0

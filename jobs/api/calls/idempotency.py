@@ -1,11 +1,11 @@
 """``Idempotency-Key``: a write that is sent twice is done once, and both get the first answer.
 
-Every write of every ``Endpoint`` understands the header, a new one too: ``Endpoint.initial`` puts ``once`` around its
-handler. What is written and the answer are one transaction. A crash before its commit leaves neither, so that the
-retry does the work; a crash after it leaves both, so that the retry gets the answer. Keys are a tenant's own and
-last a day; what is kept of one tenant's answers is bounded. Whoever comes while the first is at work is sent away with
-409, and another request under the same key with 422. An answer 5xx is never kept, for it says nothing of what is to
-come.
+Every write of every ``Endpoint`` understands the header, also of a new one: ``Endpoint.initial`` puts ``once`` around
+its handler. The handler's writes and the answer are one transaction. A crash before its commit leaves neither, so the
+retry does the work. A crash after it leaves both, so the retry gets the answer. Keys are a tenant's own and last a day.
+The size of one tenant's kept answers is bounded. A repetition that comes while the first request is at work is refused
+with 409, and another request under the same key with 422. An answer 5xx is never kept, because it says nothing about
+later answers.
 """
 
 import json
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-#: Printable ASCII without blanks; may be quoted, as the IETF's draft has it.
+#: Printable ASCII without blanks; may be quoted, as in the IETF's draft.
 _KEY = re.compile(r'(?P<quote>"?)(?P<key>[!#-\[\]-~]{1,255})(?P=quote)')
-#: One answer, and all of a tenant's with 500 bytes beside each: a million of usual size a day.
+#: The size of one answer, and of all a tenant's answers with 500 bytes beside each: a million of usual size a day.
 MAX_ANSWER_BYTES = 1 << 20
 MAX_KEPT_BYTES = 1 << 30
-#: What of an answer is repeated beside its body.
+#: Headers of an answer that are repeated beside its body.
 _HEADERS = ("Content-Type", "ETag", "Location", "Retry-After")
 
 
 class KeyInUse(APIException):
     status_code = 409
     kind = "idempotency-key-in-use"
-    default_detail = f"The first request with this {HEADER} is still at work; repeat this one in a moment."
+    default_detail = f"The first request with this {HEADER} is still running; repeat this one in a moment."
     wait = 1
 
 
@@ -50,7 +50,7 @@ class KeyReused(APIException):
     status_code = 422
     kind = "idempotency-key-reused"
     default_detail = (
-        f"This {HEADER} was sent with another request; use a new one, or repeat that one unchanged."
+        f"This {HEADER} was sent with another request; use a new one, or repeat that request unchanged."
     )
 
 
@@ -62,7 +62,8 @@ class AnswersFull(APIException):
     def __init__(self, kept: int) -> None:
         super().__init__(
             f"The answers kept for your {HEADER}s take {kept:,} of {MAX_KEPT_BYTES:,} bytes, each for a day. Nothing "
-            "was done: send it without the header, or come again when the first of them have gone."
+            "was done: send the request without the header, or try again once the oldest answers have "
+            "expired."
         )
 
 
@@ -70,8 +71,9 @@ class AnswerTooLong(APIException):
     status_code = 413
     kind = "answer-too-long"
     default_detail = (
-        f"The answer is too long to be kept for its {HEADER}, so nothing was done: ask for less at once, or send it "
-        "without the header."
+        f"The answer is too long to be kept for its {HEADER}, so nothing was done: ask for less at once, or "
+        "send the "
+        "request without the header."
     )
 
 
@@ -114,7 +116,7 @@ def once(view: "Endpoint", handler: Callable[..., Any]) -> Callable[..., HttpRes
 
 
 def read_key(request: Request) -> str:
-    """The key of a request that has one. Raises ``InvalidInput`` for what is none."""
+    """The key of a request that has one. Raises ``InvalidInput`` for a malformed one."""
     match = _KEY.fullmatch(request.headers[HEADER].strip())
     if match is None:
         raise InvalidInput({HEADER: 'Must be 1 to 255 printable ASCII characters without blanks, " or \\.'})
@@ -122,9 +124,9 @@ def read_key(request: Request) -> str:
 
 
 def _fingerprint(request: Request) -> bytes:
-    """Of what is asked for: the same whatever the order of a body's keys. Raises ``InvalidInput`` for no JSON.
+    """The fingerprint of a request; the order of a body's keys does not matter. Raises ``InvalidInput`` for no JSON.
 
-    Keyed, because a body may be as easy to guess as a secret that people chose.
+    The hash is keyed, because a body may be as easy to guess as a secret that people chose.
     """
     body = json.dumps(request.data, sort_keys=True, separators=(",", ":"))
     conditions = [request.headers.get(name, "") for name in ("If-Match", "If-None-Match")]
@@ -133,7 +135,7 @@ def _fingerprint(request: Request) -> bytes:
 
 
 def _attempt(view: "Endpoint", handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Response:
-    """The handler's answer, or the problem it raised, with nothing of it written; raises what nobody foresaw."""
+    """The handler's answer, or the problem it raised, with none of its writes; raises unforeseen errors."""
     try:
         with db.atomic():
             answer: Response = handler(*args, **kwargs)

@@ -1,12 +1,11 @@
-"""How often a key may call: so many times a second, some more at once, counted by all web processes together.
+"""How often a key may call: a number of calls a second and a burst, counted by all web processes together.
 
-A call costs one token, or what ``costs`` says: a bulk as much as its jobs one by one, a long body by its bytes, which
-are paid for before they are read. One that costs more than the
-burst waits for a full bucket; what is missing is saved afterwards, as far as that is remembered. Each answer says how
-the caller stands, in the headers of draft-ietf-httpapi-ratelimit-headers; one too many is answered 429 with
-``Retry-After``. While more than half of its burst is left, a process may tell the others of a call up to 20 ms later;
-after that every call asks first. No call waits for an answer longer than 100 ms in all; while Redis is slow or away
-each process counts by itself.
+A call costs one token, or as many as ``costs`` says: a bulk as much as its jobs one by one, a long body by its bytes,
+which are paid for before they are read. A call that costs more than the burst waits for a full bucket. The missing
+tokens are saved afterwards, as far as the debt is remembered. Each answer says how the caller stands, in the headers of
+draft-ietf-httpapi-ratelimit-headers. A call too many gets 429 with ``Retry-After``. While more than half of the burst
+is left, a process may tell the others of a call up to 20 ms later; after that every call asks first. No call waits for
+an answer longer than 100 ms in all. While Redis is slow or away, each process counts by itself.
 """
 
 import math
@@ -33,21 +32,23 @@ class TooCostly(Throttled):
     def __init__(self, cost: Cost, status: RateStatus, wait: float) -> None:
         super().__init__(wait=wait)
         self.detail = ErrorDetail(
-            f"This request costs {cost.tokens:,} tokens of the key's rate, and {status.remaining:,} are left. Come "
+            f"This request costs {cost.tokens:,} tokens of the key's rate, and {status.remaining:,} are "
+            "left. Try "
             f"again in {math.ceil(wait)} seconds{', or send less at once' if cost.each else ''}."
         )
 
 
 class NeverAffordable(APIException):
-    """It costs more than the key can ever have. Nothing was done."""
+    """The request costs more than the key can ever have. Nothing was done."""
 
     status_code = 413
     kind = "too-costly"
 
     def __init__(self, cost: Cost, most: int) -> None:
         super().__init__(
-            f"This request costs {cost.tokens:,} tokens of the key's rate, one for each {cost.each}; the key can pay "
-            f"{most:,} at once. Send at most as many."
+            f"This request costs {cost.tokens:,} tokens of the key's rate, one for each {cost.each}; the "
+            "key has "
+            f"at most {most:,} at once. Send at most that many."
         )
 
 
@@ -89,7 +90,7 @@ class KeyRate(BaseThrottle):
 
     @staticmethod
     def _affordable(cost: Cost, request: Request, bucket: Bucket, status: RateStatus) -> int:
-        """The tokens to take for ``cost``, of which one is taken. Raises ``TooCostly``, ``NeverAffordable``."""
+        """The tokens to take for ``cost``, of which one is taken already. Raises ``TooCostly``, ``NeverAffordable``."""
         payable = bucket.burst + int(DEBT_SECONDS * bucket.per_second)
         if cost.tokens > payable and cost.each:
             raise NeverAffordable(cost, payable)
@@ -105,7 +106,7 @@ class KeyRate(BaseThrottle):
 
 
 def _length(request: Request) -> int:
-    """The bytes of the body, as announced: no more of them are read."""
+    """The bytes of the body, as announced: no more bytes are read."""
     announced = request.META.get("CONTENT_LENGTH") or ""
     return int(announced) if announced.isascii() and announced.isdigit() else 0
 

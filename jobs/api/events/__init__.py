@@ -1,4 +1,4 @@
-"""The event feed over the API, in pages or as server-sent events, who is told of what, and the audit trail."""
+"""The event feed over the API, in pages or as server-sent events, the notices of a tenant, and the audit trail."""
 
 from jobs.api.events.feed import EventsView
 from jobs.api.events.notify import TenantNotifyView

@@ -1,4 +1,4 @@
-"""``GET /events``: what changed, from any place in the feed on; pages as JSON, or a stream as ``text/event-stream``."""
+"""``GET /events``: changes, from any place in the feed on; pages as JSON, or a stream as ``text/event-stream``."""
 
 import json
 import re
@@ -26,7 +26,7 @@ LATEST = "latest"
 
 
 class EventStreamRenderer(FastJSONRenderer):
-    """What ``Accept: text/event-stream`` asks for. Problems are JSON all the same."""
+    """The renderer for ``Accept: text/event-stream``. Problems are JSON all the same."""
 
     media_type = "text/event-stream"
     format = "events"
@@ -37,25 +37,27 @@ class EventsView(Endpoint):
     renderer_classes = (FastJSONRenderer, EventStreamRenderer)
 
     @endpoint(
-        "What changed among your jobs, triggers, workflows and runs, oldest first; with Accept: text/event-stream as "
-        "server-sent events",
+        "List the events of your jobs, triggers, workflows and runs, oldest first; with Accept: "
+        "text/event-stream as server-sent events",
         responses={200: Events},
         parameters=[
             OpenApiParameter(
                 "after",
                 {"type": "string", "pattern": f"^({PLACE.pattern}|{LATEST})$"},
-                description=f"The id of an event, a cursor, or {LATEST}; all that is kept by default.",
+                description=f"Return the events after this: the id of an event, a cursor, or {LATEST}; all "
+                "stored events by default.",
             ),
             OpenApiParameter(
                 "limit",
                 {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
-                description=f"1 to {MAX_PAGE}; {_FEW} by default.",
+                description=f"Number of events in a page, 1 to {MAX_PAGE}; {_FEW} by default.",
             ),
             OpenApiParameter(
                 "Last-Event-ID",
                 {"type": "string", "pattern": f"^({PLACE.pattern})?$"},
                 OpenApiParameter.HEADER,
-                description="For streams: as after, and before it. Empty: as if it were not there.",
+                description="For streams: the same as after, and preferred to it. An empty value counts as "
+                "absent.",
             ),
         ],
         examples=[
@@ -96,7 +98,7 @@ class EventsView(Endpoint):
         after = seen if streams and seen else _after(request, default=LATEST if streams else "")
         if streams:
             lines = stream(tenant_id=self.tenant.id, after=after, render=_rendered)
-            # nginx would gather what is to arrive at once.
+            # Without this, nginx would hold back events that must arrive at once.
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return StreamingHttpResponse(lines, content_type="text/event-stream", headers=headers)
         limit = limit_of(request)
@@ -130,7 +132,7 @@ def page_of(
 ) -> Response:
     """The answer of a feed: its rows, the place behind the last of them, and whether there is more.
 
-    ``rows`` were read with ``limit + 1``: the one too many tells that there is more.
+    ``rows`` were read with ``limit + 1``: an extra row shows that there is more.
     """
     shown = rows[:limit]
     last = id_of(shown[-1] if shown else after)
@@ -138,7 +140,7 @@ def page_of(
 
 
 def id_of(row: Any) -> str:
-    """What stands for a row's place, or a place, in a feed."""
+    """The text that stands for a row's place, or a place, in a feed."""
     return f"{row.xid}-{row.id}"
 
 

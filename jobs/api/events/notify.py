@@ -1,4 +1,4 @@
-"""``/tenant/notify``: who is told of what becomes of all jobs and workflows that do not say so themselves."""
+"""``/tenant/notify``: the tenant's notices, for all jobs and workflows without a notify of their own."""
 
 from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
@@ -14,7 +14,7 @@ class TenantNotifyView(Endpoint):
     reads_tenant = True
 
     @endpoint(
-        "Say who is told of what becomes of your jobs and workflows, but of those with a notify of their own",
+        "Set the notices for your jobs and workflows that have no notify of their own",
         request=TenantNotify,
         responses={200: TenantNotify},
         examples=[
@@ -29,7 +29,7 @@ class TenantNotifyView(Endpoint):
         return Response(notices.set_tenant_notify(tenant=self.tenant, notify=self.body()))
 
     @endpoint(
-        "Tell nobody, but of jobs and workflows with a notify of their own",
+        "Remove the notices for your jobs and workflows that have no notify of their own",
         responses={204: None},
         operation_id="tenant_notify_delete",
     )

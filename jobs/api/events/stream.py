@@ -1,4 +1,4 @@
-"""Server-sent events: the feed as it grows, over one connection for a minute; then the client connects anew by itself.
+"""Server-sent events: the feed as it grows, over one connection for a minute; then the client connects again by itself.
 
 A stream holds a thread of the web server and, between two looks, no database connection. Places are few, per process
 and per tenant, so that streams cannot crowd out requests.
@@ -16,7 +16,7 @@ LOOK_SECONDS = 1.0
 QUIET_SECONDS = 15.0
 MAX_SECONDS = 60.0
 PAGE = 500
-#: What a client waits before it connects again.
+#: How long a client waits before it connects again.
 RETRY_MS = 1000
 
 
@@ -71,7 +71,7 @@ def _text(tenant_id: int, after: Place, render: Callable[[Any], tuple[str, str, 
         if rows or time.monotonic() >= speak_at:
             speak_at = time.monotonic() + QUIET_SECONDS
             if not rows:
-                yield ": still here\n\n"  # a client that is gone is noticed by writing alone
+                yield ": still here\n\n"  # only a write notices that a client is gone
         if time.monotonic() >= until:
             return
         if len(rows) < PAGE:

@@ -1,4 +1,4 @@
-"""``GET /audit``: who changed what of the tenant's, from any place in the trail on (docs/audit.md)."""
+"""``GET /audit``: who changed which of the tenant's objects, from any place in the trail on (docs/audit.md)."""
 
 import re
 from collections.abc import Collection
@@ -19,9 +19,9 @@ from jobs.store.events import START, Place
 from tenants.models import ApiKey
 
 _MAX_ID_LENGTH = 64
-#: Of a key's name on the trail, its prefix.
+#: The prefix in a key's name on the trail.
 _KEY = re.compile("ck_([a-z0-9]{12}) ")
-#: Of whom a tenant learns no more than this: who works for the installation is not its business.
+#: Actors of which a tenant learns only the kind: the people of the installation are not its business.
 _UNNAMED = (trail.ActorKind.OPERATOR, trail.ActorKind.COMMAND, trail.ActorKind.DATABASE)
 _EXAMPLE = {
     "results": [
@@ -49,21 +49,25 @@ class TrailView(Endpoint):
     scope = ApiKey.Scope.ADMIN
 
     @endpoint(
-        "Who changed what: your jobs, job types, keys, secrets and your tenant itself, oldest first",
+        "List the changes of your jobs, job types, keys, secrets and your tenant, with their actors, oldest "
+        "first",
         responses={200: ChangesShape},
         parameters=[
             OpenApiParameter(
                 "after",
                 {"type": "string", "pattern": f"^{PLACE.pattern}$"},
-                description="An id or a cursor; all that is kept by default.",
+                description="Return the changes after this: an id or a cursor; all stored changes by "
+                "default.",
             ),
             OpenApiParameter(
-                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_PAGE}, description="100 by default."
+                "limit",
+                {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
+                description="Number of changes in a page; 100 by default.",
             ),
             OpenApiParameter(
                 "object_id",
                 {"type": "string", "pattern": f"^[ -~]{{1,{_MAX_ID_LENGTH}}}$"},
-                description="Of this object alone.",
+                description="Only changes of this object.",
             ),
             *HISTORY,
         ],
@@ -99,7 +103,7 @@ class TrailView(Endpoint):
 
 
 def _of_installation(rows: list[Any]) -> set[str]:
-    """The actors of ``rows`` that are keys of the installation: who holds them is not a tenant's business either."""
+    """The actors of ``rows`` that are keys of the installation: their holders are not a tenant's business either."""
     prefixes = {
         match[1]: row.actor
         for row in rows

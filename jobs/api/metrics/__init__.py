@@ -1,9 +1,9 @@
-"""``/metrics`` for Prometheus: what happened, what is due and how late, who leads (``jobs.api.metrics.families``).
+"""``/metrics`` for Prometheus: activity, the backlog and its lag, leadership (``jobs.api.metrics.families``).
 
-All of it comes from the database, so that every web process tells the same, and is kept for a few seconds, so that
-scraping often costs no more. While the database is away the page says that: ``carillon_up`` is 0 and nothing else is
-told of it. Whoever has ``CARILLON_METRICS_TOKEN`` may read it; where none is set, callers from this machine that come
-through no proxy.
+Figures come from the database, so that every web process tells the same. They are kept for a few seconds, so that
+frequent scrapes cost no more. While the database is away, ``carillon_up`` is 0 and only the families that say whether
+the broker and the replica answer are shown. A caller with ``CARILLON_METRICS_TOKEN`` may read the page. If no token is
+set, only callers from this machine may, if they come through no proxy.
 """
 
 import hmac
@@ -24,10 +24,10 @@ from jobs.store import db
 from jobs.store.insight.metrics import Figures, figures
 
 KEPT_SECONDS = 5.0
-#: A page that takes longer to make waits for a database that is frozen. Prometheus gives a scrape up after ten.
+#: A page that takes longer to make waits for a database that is frozen. Prometheus gives up a scrape after ten.
 PATIENCE_SECONDS = 3.0
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: What Prometheus and curl send of themselves. Any other header may be a proxy's, whose own address says nothing.
+#: Headers that Prometheus and curl send. Any other header may be a proxy's, and a proxy's address says nothing.
 _PLAIN = {
     "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "cookie", "host",
     "user-agent", "x-prometheus-scrape-timeout-seconds",
@@ -35,9 +35,9 @@ _PLAIN = {
 
 
 class _Kept:
-    """The page as it was last made. One thread makes it; others wait for it, or get what is young enough.
+    """The page as it was last made. One thread makes it; others wait for it, or get one that is young enough.
 
-    To those who wait for longer than ``PATIENCE_SECONDS`` the database is away.
+    A thread that waits for longer than ``PATIENCE_SECONDS`` takes the database for away.
     """
 
     def __init__(self) -> None:
@@ -63,10 +63,11 @@ kept = _Kept()
 
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """200 with the text format of Prometheus; 401 for whoever may not read it."""
+    """200 with the text format of Prometheus; 401 for a caller that may not read it."""
     if not may_read(request):
         return HttpResponse(
-            "Send CARILLON_METRICS_TOKEN as Authorization: Bearer; without one set, ask from the same machine.\n",
+            "Send CARILLON_METRICS_TOKEN as Authorization: Bearer; if none is set, call from the same "
+            "machine.\n",
             status=401,
             content_type="text/plain",
             headers={"WWW-Authenticate": "Bearer"},
@@ -81,7 +82,7 @@ def may_read(request: HttpRequest) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode())
     try:
         address = ip_address(request.META.get("REMOTE_ADDR", ""))
-    except ValueError:  # a socket of the machine's, which whoever stands before it shares with all
+    except ValueError:  # a Unix socket, which the server before it shares with all callers
         return False
     own = getattr(address, "ipv4_mapped", None) or address
     return own.is_loopback and all(name.lower() in _PLAIN for name in request.headers)
@@ -89,7 +90,7 @@ def may_read(request: HttpRequest) -> bool:
 
 def exposition() -> bytes:
     """The page as it is now."""
-    # One that is frozen lets a statement wait for ever; it is asked by a connection that does not.
+    # A frozen database lets a statement wait for ever. So ask first over a connection that does not.
     if database_answers() is None:
         return _exposition_of(None)
     try:

@@ -1,6 +1,6 @@
-"""Counters and histograms of ``/metrics``: what happened by tenant and job type, and what processes tell of themselves.
+"""Counters and histograms of ``/metrics``: activity by tenant and job type, and the reports of processes on themselves.
 
-Sums over all processes, as ``jobs_activitytotal`` and ``jobs_owntotal`` hold them.
+They are sums over all processes, as ``jobs_activitytotal`` and ``jobs_owntotal`` hold them.
 """
 
 from collections import Counter
@@ -29,25 +29,41 @@ _WHOSE = ("job_type", "tenant")
 _LES = (*map(floatToGoString, BOUNDS), "+Inf")
 #: Counters of one kind each: name, kind and help.
 _COUNTERS = (
-    ("triggers_created", "created", "Triggers made: firings, runs now, notices, tasks. Alarm when it stands still."),
+    (
+        "triggers_created",
+        "created",
+        "Triggers created: firings, runs now, notices, tasks. Alarm when it stops rising.",
+    ),
     ("triggers_withdrawn", "withdrawn", "Triggers removed before they were due: an edit or an outage replaced them."),
-    ("dispatched", "dispatched", "Triggers queued. Compare with carillon_triggers_created: less is a backlog."),
+    (
+        "dispatched",
+        "dispatched",
+        "Triggers queued. If it rises more slowly than carillon_triggers_created, a backlog grows.",
+    ),
     (
         "handed_back",
         "handed_back",
-        "Queued triggers taken back: publishing failed, the job changed, or a worker was crowded. Look at the beat's "
-        "and the broker's log when it is more than a few percent of carillon_dispatched.",
+        "Queued triggers taken back: publishing failed, the job changed, or a worker was overloaded. Look at "
+        "the logs of beat and broker if they are more than a few percent of carillon_dispatched.",
     ),
     (
         "messages_lost",
         "messages_lost",
         "Queued triggers that no worker claimed by the deadline. Look for workers of that queue, then at the broker.",
     ),
-    ("attempts_started", "started", "Attempts that workers claimed: the pace of the workers."),
-    ("retries", "retried", "Attempts that will be repeated. Alarm on its share of carillon_attempts_started."),
+    ("attempts_started", "started", "Attempts that workers claimed: the throughput of the workers."),
+    (
+        "retries",
+        "retried",
+        "Attempts that are followed by a retry. Alarm on their share of carillon_attempts_started.",
+    ),
     ("triggers_cancelled", "cancelled", "Triggers that a caller, an operator or a policy ended."),
-    ("triggers_replayed", "replayed", "Ended triggers sent through once more."),
-    ("duplicates_prevented", "duplicates_prevented", "Effects of ctx.once that were found made already, and left out."),
+    ("triggers_replayed", "replayed", "Ended triggers that were replayed."),
+    (
+        "duplicates_prevented",
+        "duplicates_prevented",
+        "Effects of ctx.once that were skipped because they had already been made.",
+    ),
 )  # fmt: skip
 
 
@@ -79,7 +95,8 @@ def of_tenants(rows: Sequence[Any]) -> Iterator[Metric]:
         totals,
         _counter(
             "dead_letters",
-            "Triggers given up, by reason. Look at the dead letters; replay them when their cause is gone.",
+            "Triggers given up, by reason. Look at the dead letters; replay them once their cause is "
+            "removed.",
             *_WHOSE,
             "reason",
         ),
@@ -96,11 +113,11 @@ def of_tenants(rows: Sequence[Any]) -> Iterator[Metric]:
         ),
         SKIPS,
     )
-    lags = "Set the objective on its p99. What has not started at all is in carillon_lag_seconds."
+    lags = "Set the objective on its p99. Triggers that have not started are in carillon_lag_seconds."
     yield _histogram(
         of_all,
         "start_lag_seconds",
-        f"From when an attempt was due to its start. {lags}",
+        f"Time from when an attempt was due to its start. {lags}",
         "job_type",
         LAG_BUCKETS,
         LAG_SUM,
@@ -108,7 +125,7 @@ def of_tenants(rows: Sequence[Any]) -> Iterator[Metric]:
     yield _histogram(
         totals,
         "tenant_start_lag_seconds",
-        f"The same by tenant: one that floods waits for itself; others must not. {lags}",
+        f"The same by tenant: a tenant that floods must delay only itself. {lags}",
         "tenant",
         LAG_BUCKETS,
         LAG_SUM,
@@ -116,7 +133,8 @@ def of_tenants(rows: Sequence[Any]) -> Iterator[Metric]:
     yield _histogram(
         of_all,
         "attempt_duration_seconds",
-        "From an attempt's start to its outcome. A target or handler that has become slow shows here first.",
+        "Time from an attempt's start to its outcome. A target or handler that has become slow shows here "
+        "first.",
         "job_type",
         DURATION_BUCKETS,
         DURATION_SUM,
@@ -129,7 +147,7 @@ def _by_cause(
     for row in totals:
         for cause, kind in kinds.items():
             count = getattr(row, kind)
-            # A series that begins above 0 hides its first increase; those of the rest are always there.
+            # A series that begins above 0 hides its first increase. The series of ``other`` are always there.
             if count is not None or row.tenant == "other":
                 counter.add_metric((row.job_type, row.tenant, cause), count or 0)
     return counter
@@ -138,7 +156,7 @@ def _by_cause(
 def _histogram(
     rows: Sequence[Any], name: str, text: str, label: str, buckets: Sequence[str], sum_kind: str
 ) -> HistogramMetricFamily:
-    """Rows of one label's value are added up."""
+    """Rows with the same value of the label are added up."""
     times: dict[tuple[str, ...], Counter[str]] = {}
     for row in rows:
         of_value = times.setdefault((getattr(row, label),), Counter())
@@ -163,37 +181,39 @@ def _histogram_of(
     return family
 
 
-#: What processes tell of themselves (``jobs.activity``): by its name there, labels and help.
+#: Reports of processes on themselves (``jobs.activity``), by their name there: labels and help.
 _OWN_COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     ERRORS: (
         ("job_type", "error_code"),
-        "Attempts that failed or timed out, by error code; codes that handlers make up are other. A code that is new "
-        "or rises names the cause: connect and timeout are the target's or the way to it, http_5xx is its own.",
+        "Attempts that failed or timed out, by error code; codes that handlers invent count as other. A code "
+        "that is new or rises names the cause: connect and timeout point to the target or the network, "
+        "http_5xx to the target.",
     ),
     RUNS: (
         ("event",),
-        "Runs of workflows that began, were retried or ended, as the event feed tells of them. Alarm on failed, for "
+        "Runs of workflows that began, were retried or ended, as in the event feed. Alarm on failed, for "
         "workflows that matter.",
     ),
     "step_failures": (
         ("step",),
-        "Runs of a leader's step that failed. The beat's log says why at 'step failed'; the other steps go on.",
+        "Failed runs of a leader's step. The beat's log says why at 'step failed'; the other steps go on.",
     ),
     "lease_renewals": (
         (),
-        "Leases that workers renewed; one that runs for long is renewed each third of its lease.",
+        "Leases that workers renewed; a long attempt renews at each third of its lease.",
     ),
     "lease_renewal_failures": (
         (),
-        "Times that a worker could not renew. Several in a row cost its work its leases: look at Postgres.",
+        "Times that a worker could not renew its leases. After several in a row its leases are lost: look "
+        "at Postgres.",
     ),
     "leases_lost": (
         (),
-        "Running triggers that a worker found taken from it: it had not renewed in time, or was cut off.",
+        "Running triggers that a worker lost: it did not renew in time, or lost its connection.",
     ),
     "publish_failures": (
         (),
-        "Times that the broker took no messages. Their triggers are handed back and go later.",
+        "Times that the broker took no messages. Their triggers are handed back and dispatched later.",
     ),
     "http_requests": (
         ("method", "route", "status"),
@@ -203,21 +223,21 @@ _OWN_COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
 _OWN_TIMES: dict[str, tuple[tuple[str, ...], str]] = {
     RUN_SECONDS: (
         ("outcome",),
-        "From a run's begin to its end; of one that was retried, from its first begin.",
+        "Time from the begin of a run to its end; for a retried run, from its first begin.",
     ),
     "step_seconds": (
         ("step",),
-        "How long runs of a leader's steps took. Dispatch's is a beat's turn: above a tenth of a second, firings wait.",
+        "Duration of a leader's steps. Dispatch is a beat's turn: above a tenth of a second, firings wait.",
     ),
     "http_request_seconds": (
         ("route",),
-        "From a request's head to its answer's; a stream's is told when it begins.",
+        "Time from a request's head to the head of its answer; a stream counts when it begins.",
     ),
 }
 
 
 def of_processes(rows: Sequence[Any]) -> Iterator[Metric]:
-    """``rows``: of ``jobs_owntotal``. A name that is not told any more, as after an upgrade, is left out."""
+    """``rows``: of ``jobs_owntotal``. A name that is not reported any more, as after an upgrade, is left out."""
     for name, (labels, text) in _OWN_COUNTERS.items():
         counter = _counter(name, text, *labels)
         told = {tuple(row.labels): row.count for row in rows if row.name == name and row.kind == TIMES}

@@ -1,8 +1,7 @@
 """The families of ``/metrics``: their names, labels and what to do with each. Counters and histograms: ``activity``.
 
-The label ``job_type`` is a registered
-type, or one value for all types that tenants declare; ``tenant`` is one of the busiest, or ``other``. So no tenant can
-invent series.
+The label ``job_type`` is a registered type, or one value for all types that tenants declare. ``tenant`` is one of the
+busiest, or ``other``. So no tenant can invent series.
 """
 
 from collections import Counter
@@ -29,7 +28,7 @@ class Families(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "carillon_up",
-            "1: the database answers. At 0 nothing else is told: look at Postgres first.",
+            "1: the database answers. At 0 there are no other figures: look at Postgres first.",
             value=int(self._found is not None),
         )
         yield GaugeMetricFamily(
@@ -50,19 +49,20 @@ class Families(Collector):
 
 
 def _of_replica(found: replica.Condition | None) -> Iterator[Metric]:
-    """Of the process that answers: each watches for itself."""
+    """Figures of the process that answers: each process watches the replica by itself."""
     if found is None:
         return
     yield GaugeMetricFamily(
         "carillon_replica_up",
-        "1: lists of history are read from the replica. At 0 it is away, behind or no replica, and the primary has its "
-        "reads; /readyz says why.",
+        "1: lists of history are read from the replica. At 0 it is away, too far behind or not a replica, "
+        "and the primary serves its reads; /readyz says why.",
         value=int(found.word is replica.Word.OK),
     )
     if found.lag_seconds is not None:
         yield GaugeMetricFamily(
             "carillon_replica_lag_seconds",
-            "How old the replica's answers are at most. At CARILLON_REPLICA_MAX_LAG_SECONDS the primary is asked.",
+            "Upper bound of the age of the replica's answers. At CARILLON_REPLICA_MAX_LAG_SECONDS the "
+            "primary is asked.",
             value=found.lag_seconds,
         )
 
@@ -74,7 +74,7 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 def _each(
     rows: Iterable[Any], value: str, *labels: str, of: Callable[[Iterable[float]], float] = sum
 ) -> dict[tuple[str, ...], float]:
-    """The values of rows by their labels, of which the job type is as metrics name it; ``of`` joins those of one."""
+    """The values of rows by their labels, with the job type as metrics name it. ``of`` joins the values of one key."""
     found: dict[tuple[str, ...], list[float]] = {}
     for row in rows:
         key = tuple(
@@ -97,7 +97,7 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
         _gauge(
             "due_triggers",
             "Triggers that are due and not dispatched, parked ones included; exact up to 1,000 of a lane and "
-            "2,000 of a cause. Grows: workers, a cap or a target is too slow.",
+            "2,000 of a cause. If it grows, workers, a cap or a target are too slow.",
             "job_type",
         ),
         due,
@@ -105,8 +105,9 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "parked_triggers",
-            "Those of them that wait for a cause of their own: overlap, for another trigger of their job or of its "
-            "concurrency key; rate, for their target's rate or a crowded worker; target, as that is paused or full.",
+            "Due triggers that are parked, by cause: overlap, for another trigger of their job or its "
+            "concurrency key; rate, for their target's rate or a busy worker; target, because it is paused "
+            "or full.",
             "job_type",
             "cause",
         ),
@@ -116,8 +117,8 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "lag_seconds",
-            "How late the oldest trigger is that is due and not dispatched, parked or not. Alarm above your promise; "
-            "explain of that trigger names the gate.",
+            "How late the oldest due trigger is that is not dispatched, parked or not. Alarm above the lag "
+            "that you promise; explain of that trigger names the gate.",
             "job_type",
         ),
         _each(lags, "lag_seconds", "job_type", of=max),
@@ -129,7 +130,8 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "in_flight_oldest_seconds",
-            "Since the oldest of them was queued. Queued for minutes: no worker takes from that queue.",
+            "Seconds since the oldest of them was queued. Queued for minutes: no worker takes from that "
+            "queue.",
             "job_type",
             "state",
         ),
@@ -139,8 +141,8 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "expired_leases",
-            "Running triggers whose worker did not renew its lease. Above 0 for a minute: no leader reaps; short of "
-            "that, workers die or lose the database.",
+            "Running triggers whose worker did not renew its lease. Above 0 for a minute: no leader reaps; "
+            "for less time, workers die or lose the database.",
             "job_type",
         ),
         _each(running, "expired", "job_type"),
@@ -150,25 +152,26 @@ def _of_backlog(found: Figures) -> Iterator[Metric]:
 def _of_ahead(found: Figures) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "carillon_materialization_lag_seconds",
-        "How late the first job is in getting its next trigger. Above 0: the leader's step materialize fails or lags.",
+        "Delay of the job that has waited longest for its next trigger. Above 0: the step materialize fails "
+        "or lags.",
         value=found.ahead.materialization_lag_seconds,
     )
     yield GaugeMetricFamily(
         "carillon_catch_ups",
-        "Outages of jobs, and backfills, that are not caught up with. It falls after an outage; else look for "
-        "'catch-up' in the leader's log.",
+        "Catch-ups of jobs after outages, and backfills, that are not finished. It falls after an outage; if "
+        "not, look for 'catch-up' in the leader's log.",
         value=found.ahead.catch_ups,
     )
     yield GaugeMetricFamily(
         "carillon_feed_lag_seconds",
-        "How old the first event is that the notifier has not read. Above a minute: notices come late; a transaction "
-        "that stays open holds events back.",
+        "Age of the oldest event that the notifier has not read. Above a minute: notices come late; a "
+        "transaction that stays open holds events back.",
         value=found.feed_lag_seconds,
     )
     yield _filled(
         _gauge(
             "messages_waiting",
-            "Messages that wait in Postgres because the broker is away, of the 10,000 oldest.",
+            "Messages that wait in Postgres because the broker is away, counted in the 10,000 oldest.",
             "job_type",
         ),
         _each(found.messages, "count", "job_type"),
@@ -176,7 +179,7 @@ def _of_ahead(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "messages_oldest_seconds",
-            "Since the oldest of them was written. Above a minute: no worker reads them.",
+            "Seconds since the oldest of them was written. Above a minute: no worker reads them.",
             "job_type",
         ),
         _each(found.messages, "oldest_seconds", "job_type", of=max),
@@ -191,19 +194,21 @@ def _of_workflows(found: Figures) -> Iterator[Metric]:
         value=workflows.running,
     )
     yield GaugeMetricFamily(
-        "carillon_workflow_runs_paused", "Those of them that are paused.", value=workflows.paused
+        "carillon_workflow_runs_paused",
+        "Unfinished runs of workflows that are paused.",
+        value=workflows.paused,
     )
     yield GaugeMetricFamily(
         "carillon_workflow_run_oldest_seconds",
-        "Since the oldest run began that goes on and is not paused. Alarm above what your workflows take; explain of "
-        "that run names the task that holds it.",
+        "Seconds since the oldest unfinished run that is not paused began. Alarm above the usual time of "
+        "your workflows; explain of that run names the task that holds it.",
         value=workflows.oldest_seconds,
     )
     yield _filled(
         _gauge(
             "workflow_tasks",
-            "Tasks of runs that go on, up to 20,000. Waiting: for tasks before them; ready: for max_parallel or the "
-            "end of a pause; started: they are triggers.",
+            "Tasks of unfinished runs, up to 20,000. waiting: for the tasks before them; ready: for "
+            "max_parallel or the end of a pause; started: they have a trigger.",
             "state",
         ),
         {(state,): getattr(workflows, state) for state in UNFINISHED_TASK_RUNS},
@@ -212,11 +217,15 @@ def _of_workflows(found: Figures) -> Iterator[Metric]:
 
 def _of_queues(found: Figures) -> Iterator[Metric]:
     yield _filled(
-        _gauge("queue_window", "Triggers that may be queued at once.", "job_type"),
+        _gauge("queue_window", "Number of triggers that may be queued at once.", "job_type"),
         _each(found.queues, "window", "job_type"),
     )
     yield _filled(
-        _gauge("queue_claims_per_second", "What workers claimed when it was last measured.", "job_type"),
+        _gauge(
+            "queue_claims_per_second",
+            "Triggers that workers claimed per second, as last measured.",
+            "job_type",
+        ),
         _each(found.queues, "rate", "job_type"),
     )
     yield GaugeMetricFamily(
@@ -230,13 +239,14 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "carillon_targets_paused",
-        "Rules by which an operator paused hosts that jobs call. `carillon targets list` says which, who and why.",
+        "Rules by which an operator paused hosts that jobs call. `carillon targets list` shows them, with "
+        "actor and reason.",
         value=found.levers.paused_targets,
     )
     yield GaugeMetricFamily(
         "carillon_breakers_open",
-        "Circuit breakers of tenants' targets that are open or probing, up to 10,000. Many at once: look at our own "
-        "way out, its proxy and its names, before the targets.",
+        "Circuit breakers of tenants' targets that are open or probing, up to 10,000. Many at once: check "
+        "your own network, proxy and DNS before the targets.",
         value=found.levers.open_breakers,
     )
 
@@ -244,13 +254,13 @@ def _of_queues(found: Figures) -> Iterator[Metric]:
 def _of_processes(found: Figures) -> Iterator[Metric]:
     term = _gauge(
         "lease_term",
-        "Leaderships so far; goes up with each new leader. Often: a leader loses its lease, look at its log.",
+        "Number of leaderships so far. If it rises often, a leader loses its lease: look at its log.",
         "lease",
         "holder",
     )
     left = _gauge(
         "lease_seconds_left",
-        "Until the lease runs out; below 0: nobody has it, and nothing is dispatched. Start a beat.",
+        "Seconds until the lease expires; below 0: no beat leads, and nothing is dispatched. Start a beat.",
         "lease",
         "holder",
     )
@@ -262,10 +272,11 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
         "How far a process's clock is ahead of the database's. Beyond 1 s: set that machine's clock.",
         "process",
     )
-    within = _gauge("clock_offset_within_seconds", "How exactly that is known.", "process")
+    within = _gauge("clock_offset_within_seconds", "Uncertainty of the clock offset, in seconds.", "process")
     passed = CounterMetricFamily(
         "carillon_rate_limit_bypassed",
-        "Firings rated by this process alone, as Redis was away. Any increase matters where a target has a limit.",
+        "Firings that this process rated by itself while Redis was away. Any increase matters if a target "
+        "has a limit.",
         labels=("process",),
     )
     for row in found.clocks:
@@ -273,12 +284,12 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
         offset.add_metric((row.name,), row.offset_seconds)
         within.add_metric((row.name,), row.within_seconds)
     serving = _gauge(
-        "workers", "Workers that take from a queue. 0 where something is queued: start one.", "queue"
+        "workers", "Workers that take from a queue. 0 while triggers are queued: start one.", "queue"
     )
     slots = _gauge(
         "worker_slots",
-        "Triggers that the workers of a queue can run at once; one that takes from several counts for each. As many "
-        "carillon_in_flight_triggers running: start workers.",
+        "Triggers that the workers of a queue can run at once; one that takes from several counts for each. "
+        "If as many carillon_in_flight_triggers are running, start workers.",
         "queue",
     )
     queues, places = Counter[str](), Counter[str]()
@@ -290,7 +301,7 @@ def _of_processes(found: Figures) -> Iterator[Metric]:
         slots.add_metric((queue,), places[queue])
     shared = GaugeMetricFamily(
         "carillon_worker_names_shared",
-        "Node names that several workers have. Give each its own with -n.",
+        "Node names that several workers share. Give each worker its own with -n.",
         value=len(shared_names(found.workers)),
     )
     yield from (term, left, offset, within, passed, serving, slots, shared)
@@ -315,17 +326,20 @@ def _of_database(found: Figures) -> Iterator[Metric]:
     yield _filled(
         _gauge(
             "default_partition_rows",
-            "Rows in a table's default partition, of the first 1,000. Above 0 for two hours: the leader cannot give "
-            "them partitions of their own, or they are of times to come, written while a clock was ahead.",
+            "Rows in a table's default partition, of the first 1,000. Above 0 for two hours: the leader "
+            "cannot give them partitions of their own, or they lie in the future, written while a clock was "
+            "ahead.",
             "table",
         ),
         {(table,): rows for table, rows in found.strays.items()},
     )
     yield GaugeMetricFamily(
         "carillon_connections_used",
-        "Connections of clients to Postgres, whoever's. Alarm at 80 % of carillon_connections_max.",
+        "Connections of all clients to Postgres. Alarm at 80 % of carillon_connections_max.",
         value=found.connections.used,
     )
     yield GaugeMetricFamily(
-        "carillon_connections_max", "What max_connections of Postgres allows.", value=found.connections.most
+        "carillon_connections_max",
+        "Connections that max_connections of Postgres allows.",
+        value=found.connections.most,
     )

@@ -36,7 +36,7 @@ class ClaimView(Endpoint):
     scope = "worker"
 
     @endpoint(
-        "Take triggers of your pull types to run, or wait for some",
+        "Claim triggers of your pull types, or wait for some",
         request=ClaimRequest,
         responses={200: Claimed},
         examples=[
@@ -71,7 +71,9 @@ class ClaimView(Endpoint):
             return claimable(tenant=self.tenant, asked=job_types)
         except NotFound:
             known = "declare each with PUT /job-types/{name} first; GET /job-types shows those with pull"
-            raise InvalidInput({"job_types": f"Not all of them are for pull workers; {known}."}) from None
+            raise InvalidInput(
+                {"job_types": f"Not all of these types are for pull workers; {known}."}
+            ) from None
 
 
 def _shown(taken: Taken) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class HeartbeatView(Endpoint):
     takes_much = True
 
     @endpoint(
-        "Keep what you run, report its progress, and learn of cancels",
+        "Renew the leases of running triggers, report progress, and learn of cancels",
         request=HeartbeatRequest,
         responses={200: Heartbeat},
         examples=[
@@ -118,7 +120,7 @@ class CompleteView(Endpoint):
     takes_much = True
 
     @endpoint(
-        "Say how an attempt ended",
+        "Report the outcome of an attempt",
         request=CompleteRequest,
         responses={200: CompletedShape},
         problems=(404, 409),
@@ -150,7 +152,7 @@ class CompleteView(Endpoint):
 
 
 def _hangs_up(request: Request) -> Callable[[], bool]:
-    """Whether the caller has closed the connection, where the server lets us see it: work must not go to nobody."""
+    """Whether the caller has closed the connection, if the server shows that: work must not go to a lost caller."""
     peer = request.META.get("gunicorn.socket")
 
     def gone() -> bool:

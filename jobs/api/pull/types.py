@@ -58,7 +58,7 @@ class JobTypeView(Endpoint):
         return Response(types.representation(declared), status=201 if new else 200)
 
     @endpoint(
-        "Delete one of your pull types; not while it has jobs or unfinished firings",
+        "Delete one of your pull types, unless it has jobs or unfinished firings",
         responses={204: None},
         parameters=(_NAME,),
         problems=(404, 409),

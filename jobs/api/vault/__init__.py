@@ -1,1 +1,1 @@
-"""What a tenant entrusts to Carillon, over the API: secrets, and what its webhooks are signed with. Write-only."""
+"""A tenant's secrets, and the secret that signs its webhooks, over the API. Write-only."""

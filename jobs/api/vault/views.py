@@ -46,7 +46,7 @@ class SecretsView(Endpoint):
 
 class SecretView(Endpoint):
     @endpoint(
-        "Read when a secret was last written; its value is never shown",
+        "Read a secret's version, hosts and times; its value is never shown",
         responses={200: SecretShape},
         parameters=[_NAME],
         problems=(404,),
@@ -56,8 +56,8 @@ class SecretView(Endpoint):
         return Response(SecretShape.of(_find(self.tenant, name)))
 
     @endpoint(
-        "Keep a secret, for `{{secret:name}}` in the URL and the headers of webhooks to its hosts; replaces the one of "
-        "this name",
+        "Store a secret, for `{{secret:name}}` in the URL and the headers of webhooks to its hosts; replaces "
+        "the secret of this name",
         request=SecretValue,
         responses={200: SecretShape, 201: SecretShape},
         parameters=[_NAME],
@@ -78,7 +78,7 @@ class SecretView(Endpoint):
         return Response(SecretShape.of(secret), status=201 if created else 200)
 
     @endpoint(
-        "Forget a secret; firings that need it are buried from then on",
+        "Delete a secret; firings that need it are buried from then on",
         responses={204: None},
         parameters=[_NAME],
         problems=(404,),
@@ -95,7 +95,7 @@ class SigningSecretView(Endpoint):
     reads_tenant = True
 
     @endpoint(
-        "Whether your signing secret is being replaced; it is never shown",
+        "Read whether your signing secret is being replaced; it is never shown",
         responses={200: SigningSecret},
         operation_id="signing_secret_read",
     )
@@ -103,7 +103,8 @@ class SigningSecretView(Endpoint):
         return Response(_rotation(self.tenant))
 
     @endpoint(
-        "Sign webhooks with another secret; for a while with the one before it too, so that receivers can change over",
+        "Sign webhooks with a new secret, and for a while also with the previous one, so that receivers can "
+        "change over",
         request=NewSigningSecret,
         responses={200: SigningSecret},
         operation_id="signing_secret_rotate",
@@ -117,7 +118,7 @@ class SigningSecretView(Endpoint):
 
 
 def _find(tenant: Tenant, name: str) -> Secret:
-    """The tenant's secret of that name. Raises ``NotFound``, also for what can be no name."""
+    """The tenant's secret of that name. Raises ``NotFound``, also for a text that can be no name."""
     found = Secret.objects.filter(tenant=tenant, name=name).first() if is_secret_name(name) else None
     if found is None:
         raise NotFound

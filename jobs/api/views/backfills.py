@@ -1,4 +1,4 @@
-"""Backfills of one job: ``POST /jobs/{id}/backfill`` and what became of them."""
+"""Backfills of one job: ``POST /jobs/{id}/backfill``, and how far they have come."""
 
 from typing import Any
 from uuid import UUID
@@ -49,7 +49,7 @@ class BackfillsView(Endpoint):
     pagination_class = IdCursorPagination
 
     @endpoint(
-        "List a job's backfills and how far they have come, newest first",
+        "List a job's backfills with their progress, newest first",
         responses={200: Many(BackfillShape)},
         problems=(404,),
         operation_id="jobs_backfills",
@@ -63,7 +63,7 @@ class BackfillsView(Endpoint):
 
 class BackfillCancelView(Endpoint):
     @endpoint(
-        "Make nothing more of a backfill; what it has made already runs",
+        "Cancel a backfill; triggers that it has made still run",
         responses={200: BackfillShape},
         problems=(404,),
         operation_id="jobs_backfill_cancel",

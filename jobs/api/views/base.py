@@ -1,4 +1,4 @@
-"""What all endpoints share: the caller's tenant, refusal of unknown query parameters, and lists."""
+"""The parts that all endpoints share: the caller's tenant, refusal of unknown query parameters, and lists."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -32,21 +32,21 @@ class LengthRequired(APIException):
 
 
 class Endpoint(GenericAPIView[Any]):
-    """One resource. ``query_parameters`` are those it knows beside its filters; ``scope`` is what a key needs where
-    that does not follow from the method."""
+    """One resource. ``query_parameters``: those it knows beside its filters. ``scope``: the scope that a key needs, if
+    it does not follow from the method."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     query_parameters: tuple[str, ...] = ()
-    #: Fields of an answer that nobody can read again: null in the answer kept for an ``Idempotency-Key``.
+    #: Fields of an answer that cannot be read again: null in the answer kept for an ``Idempotency-Key``.
     shown_once: tuple[str, ...] = ()
     scope: str | None = None
     #: Whether it shows or changes the tenant's own row, which other calls may see as it was a moment ago.
     reads_tenant = False
-    #: Whether its list tells of the past, and may be read from a replica. Describe it by ``schema.HISTORY``.
+    #: Whether its list shows the past, and may be read from a replica. Describe it by ``schema.HISTORY``.
     of_history = False
-    #: Whether a body may be as large as any: it holds many jobs, or tasks, or what a handler printed.
+    #: Whether a body may be as large as any: it holds many jobs, or tasks, or a handler's output.
     takes_much = False
-    #: Whether writes take an ``Idempotency-Key``; without, one that is sent means nothing, for they may be repeated.
+    #: Whether writes take an ``Idempotency-Key``. If not, a key that is sent has no effect: the writes may be repeated.
     keyed = True
     #: The shape whose fields ``?fields=`` may select.
     shows: type[BaseModel] | None = None
@@ -58,12 +58,12 @@ class Endpoint(GenericAPIView[Any]):
 
     @property
     def tenant(self) -> Tenant:
-        """Whose key this is: the one tenant whose objects this request can see."""
+        """The tenant of the key: the one tenant whose objects this request can see."""
         return self.request.auth.tenant  # type: ignore[union-attr]
 
     @property
     def owner_id(self) -> int:
-        """Whose answers are kept for its ``Idempotency-Key``s: the tenant's number, 0 of the installation."""
+        """The owner of the answers kept for ``Idempotency-Key``s: the tenant's number, or 0 for the installation."""
         key: Any = self.request.auth
         return key.tenant_id or 0
 
@@ -75,7 +75,7 @@ class Endpoint(GenericAPIView[Any]):
         handler = getattr(self, verb, None) if verb in self.http_method_names else None
         if handler is None:
             raise MethodNotAllowed(str(request.method))
-        # WSGI as Django reads it takes a body of unknown length for none; say so instead of losing it.
+        # Over WSGI, Django takes a body of unknown length for an empty one. Refuse it instead of losing it.
         if "Transfer-Encoding" in request.headers and "Content-Length" not in request.headers:
             raise LengthRequired
         complaints = unknown(request.query_params, known=self.known_parameters(), what="query parameter")
@@ -84,13 +84,13 @@ class Endpoint(GenericAPIView[Any]):
         if "fields" in request.query_params:
             _ = self.wanted
         if self.keyed and request.method not in SAFE_METHODS and idempotency.HEADER in request.headers:
-            # A view lives for one request, so that its handler can be wrapped: DRF looks it up after this.
+            # A view lives for one request, so its handler can be wrapped: DRF looks it up after this.
             setattr(self, verb, idempotency.once(self, handler))
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)
         rates.note(self.request, answer)
-        # What a browser is shown as a page of ours runs nothing, and nothing keeps it.
+        # If a browser shows an answer as a page, the page runs no code, and no cache keeps it.
         answer.headers.setdefault("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
@@ -104,7 +104,7 @@ class Endpoint(GenericAPIView[Any]):
 
     def page_of(self, queryset: QuerySet[Any]) -> Response:
         """The page of the filtered ``queryset`` that the request asks for."""
-        # To build filters takes as long as to read the page; most calls name none.
+        # Building filters takes as long as reading the page, and most calls name none.
         if self.filterset_class is not None and not self.filterset_class.base_filters.keys().isdisjoint(
             self.request.query_params
         ):
@@ -117,13 +117,13 @@ class Endpoint(GenericAPIView[Any]):
         return self.from_history(lambda: self.page(queryset)) if self.of_history else self.page(queryset)
 
     def page(self, queryset: QuerySet[Any]) -> Response:
-        """The page of a ``queryset`` that is filtered. Reads alone, and may be called twice."""
+        """The page of a ``queryset`` that is filtered. It only reads, and may be called twice."""
         rows = self.paginate_queryset(queryset)
         assert rows is not None
         return self.get_paginated_response([self.of_interest(self.present(row)) for row in rows])
 
     def from_history(self, read: Callable[[], Response]) -> Response:
-        """The answer that ``read`` makes, from a replica where it may be; its header then says how old it may be."""
+        """The answer that ``read`` makes, from a replica if that is allowed; a header then says how old it may be."""
 
         def answer(as_of: datetime | None) -> Response:
             found = read()
@@ -135,7 +135,7 @@ class Endpoint(GenericAPIView[Any]):
 
     @cached_property
     def wanted(self) -> frozenset[str] | None:
-        """The fields the caller wants to see; None: all. Raises ``InvalidInput`` for one there is not."""
+        """The fields the caller wants to see; None: all. Raises ``InvalidInput`` for an unknown one."""
         given = self.request.query_params.get("fields")
         if given is None or self.shows is None:
             return None
@@ -145,7 +145,7 @@ class Endpoint(GenericAPIView[Any]):
         return frozenset(wanted)
 
     def of_interest(self, shown: dict[str, Any]) -> dict[str, Any]:
-        """What of ``shown`` the caller wants to see."""
+        """The fields of ``shown`` that the caller wants to see."""
         if self.wanted is None:
             return shown
         return {name: value for name, value in shown.items() if name in self.wanted}

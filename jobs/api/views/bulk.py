@@ -1,4 +1,4 @@
-"""``POST /jobs/bulk``: many jobs by one call; ``/operations``: one verb for all that match a filter."""
+"""``POST /jobs/bulk``: many jobs by one call; ``/operations``: one verb for all objects that match a filter."""
 
 from typing import Any
 from uuid import UUID
@@ -60,12 +60,12 @@ _OPERATION_EXAMPLES = (
         request_only=True,
     ),
     OpenApiExample(
-        "Replay what a broken target killed",
+        "Replay the dead letters of a broken target",
         value={"verb": "replay", "filter": {"job_type": "webhook", "reason": "exhausted"}, "per_second": 20},
         request_only=True,
     ),
     OpenApiExample(
-        "What another time limit would change",
+        "Changes by another time limit",
         value={
             "verb": "edit",
             "filter": {"labels": "team=billing"},
@@ -75,7 +75,7 @@ _OPERATION_EXAMPLES = (
         request_only=True,
     ),
     OpenApiExample(
-        "Cancel what waits of one type",
+        "Cancel the waiting triggers of one type",
         value={"verb": "cancel_triggers", "filter": {"job_type": "webhook"}},
         request_only=True,
     ),
@@ -91,7 +91,7 @@ class BulkView(Endpoint):
     takes_much = True
 
     @endpoint(
-        "Create up to 1,000 jobs, and learn of each what became of it",
+        "Create up to 1,000 jobs; the answer has the result of each",
         request=Bulk,
         responses={200: BulkAnswer},
         examples=[_EXAMPLE],
@@ -105,7 +105,7 @@ class BulkView(Endpoint):
             answer = self._create(sent)
             transaction.set_rollback(True)
         for result in answer.data["results"]:
-            result.pop("id", None)  # nothing will ever have it
+            result.pop("id", None)  # no job will ever have this id
         return answer
 
     def _create(self, sent: Bulk) -> Response:
@@ -134,7 +134,7 @@ class OperationsView(Endpoint):
     pagination_class = IdCursorPagination
 
     @endpoint(
-        "List operations and how far they have come, newest first",
+        "List operations with their progress, newest first",
         responses={200: Many(OperationShape)},
         operation_id="operations_list",
     )
@@ -142,7 +142,7 @@ class OperationsView(Endpoint):
         return self.page_of(Operation.objects.filter(tenant=self.tenant))
 
     @endpoint(
-        "Do one thing to all jobs, triggers or runs of workflows that match a filter",
+        "Apply one verb to all jobs, triggers or runs of workflows that match a filter",
         request=OperationRequest,
         responses={200: MatchCount, 202: OperationShape},
         examples=_OPERATION_EXAMPLES,
@@ -194,7 +194,7 @@ class OperationView(Endpoint):
 
 class OperationPauseView(Endpoint):
     @endpoint(
-        "Do nothing more of an operation until it is resumed",
+        "Pause an operation until it is resumed",
         responses={200: OperationShape},
         problems=(404,),
         operation_id="operations_pause",
@@ -207,7 +207,7 @@ class OperationPauseView(Endpoint):
 
 class OperationResumeView(Endpoint):
     @endpoint(
-        "Go on with a paused operation",
+        "Resume a paused operation",
         responses={200: OperationShape},
         problems=(404,),
         operation_id="operations_resume",
@@ -220,7 +220,7 @@ class OperationResumeView(Endpoint):
 
 class OperationCancelView(Endpoint):
     @endpoint(
-        "Do nothing more of an operation; what was done stays done",
+        "Cancel an operation; finished changes stay",
         responses={200: OperationShape},
         problems=(404,),
         operation_id="operations_cancel",

@@ -1,4 +1,4 @@
-"""Why something waits, and how the caller stands with its quotas."""
+"""Why a trigger or a job waits, and how the caller stands with its quotas."""
 
 from uuid import UUID
 
@@ -54,7 +54,7 @@ _EXAMPLE = OpenApiExample(
 
 class TriggerExplainView(Endpoint):
     @endpoint(
-        "Why a trigger waits: every gate between it and running, or how it ended",
+        "Explain why a trigger waits: every gate between it and its start, or how it ended",
         responses={200: TriggerExplanation},
         problems=(404,),
         examples=[_EXAMPLE],
@@ -66,7 +66,8 @@ class TriggerExplainView(Endpoint):
 
 class JobExplainView(Endpoint):
     @endpoint(
-        "Why a job's firings wait: its own state, and the gates of the trigger that has waited longest",
+        "Explain why a job's firings wait: the job's state, and the gates of the trigger that has waited "
+        "longest",
         responses={200: JobExplanationShape},
         problems=(404,),
         operation_id="jobs_explain",
@@ -81,7 +82,7 @@ class TenantView(Endpoint):
     reads_tenant = True
 
     @endpoint(
-        "Read your quotas, what you use of each, and what you got lately",
+        "Read your quotas, how much of each you use, and your recent starts",
         responses={200: TenantShape},
         operation_id="tenant_read",
     )

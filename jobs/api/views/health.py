@@ -1,8 +1,8 @@
-"""``/livez`` and ``/readyz``, for whatever restarts and routes. No key, no particulars of a failure.
+"""``/livez`` and ``/readyz``, for tools that restart processes and route calls. No key, no particulars of a failure.
 
-Ready means the database answers and has this release's schema: the API works without the broker, which is then named
-as away. Each question waits two seconds at most. The database is asked for the time, which tells how far off this
-process's clock is, and for its migrations.
+Ready means that the database answers and has this release's schema or a newer one. The API works without the broker,
+which is then named as away. Each question waits two seconds at most. The database is asked for the time, which tells
+how far off this process's clock is, and for its migrations.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ _OLDER = "The database's schema is older than this release: run manage.py migrat
 
 
 class Answer(NamedTuple):
-    """What the database said: of our clock, and how old its schema is beside this release."""
+    """The database's answer: how our clock stands, and how old the schema is beside this release."""
 
     clock: Reading
     age: schema.Age
@@ -38,15 +38,15 @@ def livez(_: HttpRequest) -> JsonResponse:
 
 
 def readyz(_: HttpRequest) -> JsonResponse:
-    """200 ``ok``; 200 ``degraded``: broker away, rates with no Redis, or a replica that is not used; 503
-    ``unavailable``: database away or too old.
+    """200 ``ok``, 200 ``degraded`` or 503 ``unavailable``, with a report.
 
-    ``version``: of the code. ``schema``: ``ok``, ``older`` than the code, or ``newer``, as it is during an upgrade.
-    ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them. ``reason``
-    says what such a thing means. With RabbitMQ as the broker ``carriers`` says where messages, rates and wake-ups go,
-    and ``differences`` which settings have no effect. ``clock_offset_seconds``: how far this process's clock is ahead
-    of the database's. Null while that is away. ``replica``, where one is set: ``ok``, ``behind``, ``away``, ``refused``
-    or, when a process has just begun, ``unknown``; ``replica_reason`` says why it is not used.
+    ``degraded``: broker away, rates with no Redis, or a replica that is not used. ``unavailable``: database away or
+    too old. ``version``: of the code. ``schema``: ``ok``, ``older`` than the code, or ``newer``, as it is during an
+    upgrade. ``rates``: away when there are limits and Redis (or Postgres, where there is none) does not count them.
+    ``reason`` explains such a state. With RabbitMQ as the broker, ``carriers`` says where messages, rates and wake-ups
+    go, and ``differences`` which settings have no effect. ``clock_offset_seconds``: how far this process's clock is
+    ahead of the database's; null while the database is away. ``replica``, where one is set: ``ok``, ``behind``,
+    ``away``, ``refused`` or, when a process has just begun, ``unknown``. ``replica_reason`` says why it is not used.
     """
     answer, broker = database_answers(), broker_answers()
     older = answer is not None and answer.age is schema.Age.OLDER
@@ -79,7 +79,7 @@ def _word(answers: bool) -> str:
 
 
 def database_answers() -> Answer | None:
-    """What it says of our clock and of its schema; None when there is no answer within two seconds or so."""
+    """The database's answer on our clock and its schema; None when there is no answer within two seconds or so."""
     # A connection of its own: the process's pooled one may hang on a network that is gone.
     bounded = {
         "connect_timeout": _PATIENCE_SECONDS,
@@ -87,7 +87,7 @@ def database_answers() -> Answer | None:
     }
     try:
         with psycopg.connect(**parameters(connection) | bounded) as probe:
-            # By SQL, in this transaction: poolers refuse it as a startup parameter.
+            # Set it by SQL, in this transaction: poolers refuse it as a startup parameter.
             probe.execute(f"SET LOCAL statement_timeout = '{_PATIENCE_SECONDS}s'")
             with Asking() as asking:
                 [(at,)] = probe.execute("SELECT clock_timestamp()").fetchall()

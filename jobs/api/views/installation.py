@@ -1,6 +1,6 @@
 """``/installation``: the levers over all tenants, for keys of the installation.
 
-A PATCH says what is to hold, so it may be repeated without an ``Idempotency-Key``, and there is no version to match.
+A PATCH states the new values, so it may be repeated without an ``Idempotency-Key``, and there is no version to match.
 """
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
@@ -23,7 +23,7 @@ _NAME = OpenApiParameter(
     "name",
     {"type": "string", "pattern": "^[a-z][a-z0-9_.]{0,62}(@[0-9]{1,18})?$"},
     OpenApiParameter.PATH,
-    description="A registered type, or a tenant's own with @ and the tenant's number.",
+    description="A registered type, or a tenant's own type with @ and the tenant's number.",
 )
 _STOP = OpenApiExample(
     "Stop dispatch", value={"dispatch": "stopped", "reason": "Incident 42."}, request_only=True
@@ -34,7 +34,7 @@ _PAUSE = OpenApiExample(
 
 
 class OperatorEndpoint(Endpoint):
-    """Of the installation: no tenant is asked."""
+    """An endpoint of the installation: it needs no tenant."""
 
     scope = ApiKey.Scope.OPERATOR
     keyed = False
@@ -42,7 +42,7 @@ class OperatorEndpoint(Endpoint):
 
 class InstallationView(OperatorEndpoint):
     @endpoint(
-        "Whether dispatch runs, for all tenants",
+        "Read whether dispatch runs, for all tenants",
         responses={200: InstallationShape},
         operation_id="installation_read",
     )
@@ -50,7 +50,7 @@ class InstallationView(OperatorEndpoint):
         return Response(levers.installation_representation(levers.installation()))
 
     @endpoint(
-        "Stop dispatch for all tenants, or let it go on",
+        "Stop or resume dispatch for all tenants",
         request=InstallationChanges,
         responses={200: InstallationShape},
         examples=(_STOP,),
@@ -63,7 +63,7 @@ class InstallationView(OperatorEndpoint):
 
 class InstallationJobTypesView(OperatorEndpoint):
     @endpoint(
-        "The registered job types, and others that operators paused or capped",
+        "List the registered job types, and others that operators paused or capped",
         responses={200: JobTypesLevers},
         operation_id="installation_job_types_list",
     )
@@ -73,7 +73,7 @@ class InstallationJobTypesView(OperatorEndpoint):
 
 class InstallationJobTypeView(OperatorEndpoint):
     @endpoint(
-        "The levers on one job type, and what is in flight of it",
+        "Read the levers on one job type, and its triggers in flight",
         responses={200: JobTypeLevers},
         parameters=(_NAME,),
         problems=(404,),
@@ -84,7 +84,7 @@ class InstallationJobTypeView(OperatorEndpoint):
         return Response(shown)
 
     @endpoint(
-        "Pause or resume a job type for all tenants, or cap what is in flight of it",
+        "Pause or resume a job type for all tenants, or cap its triggers in flight",
         request=JobTypeChanges,
         responses={200: JobTypeLevers},
         parameters=(_NAME,),

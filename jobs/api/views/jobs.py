@@ -1,4 +1,4 @@
-"""``/jobs`` and what is done to one job."""
+"""``/jobs`` and the actions on one job."""
 
 from collections.abc import Callable, Container
 from datetime import datetime
@@ -37,22 +37,22 @@ from jobs.store.insight import outcomes
 from jobs.store.jobs import schedule_of
 from tenants.clock import database_now
 
-#: Of the ranges that overlap a page the newest are shown; outages leave far fewer.
+#: At most this many of the ranges that overlap a page are shown, the newest; outages leave far fewer.
 _MAX_RANGES = 200
 
 
-#: What of a job is computed when it is asked for.
+#: Fields of a job that are computed when they are asked for.
 _COMPUTED: dict[str, Callable[..., Any]] = {"next_fire_at": next_firing, "clock_change": clock_change}
-#: Of a path: any id, in whose place that of a job is put.
+#: Any id, for a path in which it is then replaced by a job's id.
 _SOME_ID = UUID(int=0)
 
 
 def answer(job: Job, status: int = 200, wanted: frozenset[str] | None = None) -> Response:
-    """A job, or the ``wanted`` fields of it, with how its latest firings went, and its version as the ETag."""
+    """A job, or the ``wanted`` fields of it, with the outcome of its latest firings, and its version as the ETag."""
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = _path_of_some_job().replace(str(_SOME_ID), str(job.id))
-    # What was created is shown as of its creation, a moment ago.
+    # A job that was just created is shown as of its creation, a moment ago.
     now = job.created_at if status == 201 else database_now()
     shown = _shown(job, now=now, wanted=wanted)
     if wanted is None or wanted & OF_HISTORY:
@@ -73,7 +73,7 @@ def _path_of_some_job() -> str:
 
 
 def _shown(job: Any, *, now: datetime, wanted: Container[str] | None) -> dict[str, Any]:
-    """A job, a model or a row of one."""
+    """A job as JSON. ``job``: a model or a row of one."""
     shown = dict.fromkeys(_COMPUTED) | definition.representation(job)
     if wanted is not None:
         shown = {name: value for name, value in shown.items() if name in wanted}
@@ -88,7 +88,7 @@ _NAME = OpenApiParameter("name", {"type": "string", "pattern": LINE, "maxLength"
 _DRY_RUN = OpenApiParameter(
     "dry_run",
     bool,
-    description="Do everything but keep it: the answer is what it would be, and nothing is changed.",
+    description="Check everything but store nothing: the answer is the same, and nothing is changed.",
 )
 
 
@@ -162,7 +162,7 @@ class JobView(Endpoint):
         )
 
     @endpoint(
-        "Cancel a job and remove it; its history stays",
+        "Cancel and delete a job; its history stays",
         responses={204: None},
         problems=(404, 412, 428),
         parameters=[IF_MATCH],
@@ -175,12 +175,12 @@ class JobView(Endpoint):
 
 
 class JobByNameView(Endpoint):
-    """For those who keep definitions in files: they know a job by its name, and send the whole of it."""
+    """For callers that keep definitions in files: they know a job by its name, and send its whole definition."""
 
     shows = OneJob
 
     @endpoint(
-        "Read the job of that name",
+        "Read the job with this name",
         responses={200: OneJob},
         problems=(404,),
         parameters=[_NAME, ETAG, fields_of(OneJob)],
@@ -190,7 +190,7 @@ class JobByNameView(Endpoint):
         return answer(find_job_by_name(tenant=self.tenant, name=name), wanted=self.wanted)
 
     @endpoint(
-        "Create the job of that name, or replace its whole definition; the same again changes nothing",
+        "Create the job with this name, or replace its whole definition; repeating the call changes nothing",
         request=Replacement,
         responses={200: OneJob, 201: OneJob},
         problems=(404, 412, 428),
@@ -238,7 +238,7 @@ class _JobActionView(Endpoint):
 
 class PauseView(Endpoint):
     @endpoint(
-        "Start nothing more of a job until it is resumed, or until an instant",
+        "Pause a job until it is resumed, or until an instant",
         request=Pause,
         responses={200: OneJob},
         problems=(404, 412),
@@ -258,7 +258,7 @@ class ResumeView(_JobActionView):
     verb = staticmethod(actions.resume_job)
 
     @endpoint(
-        "Let a paused job go on from now",
+        "Resume a paused job from now on",
         responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
@@ -272,7 +272,7 @@ class CancelView(_JobActionView):
     verb = staticmethod(actions.cancel_job)
 
     @endpoint(
-        "End a job for good",
+        "Cancel a job for good",
         responses={200: OneJob},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],
@@ -284,7 +284,7 @@ class CancelView(_JobActionView):
 
 class StatusView(Endpoint):
     @endpoint(
-        "Pause, resume or cancel a job by naming its status",
+        "Pause, resume or cancel a job by setting its status",
         request=Status,
         responses={200: OneJob},
         problems=(404, 412, 428),
@@ -302,7 +302,7 @@ class StatusView(Endpoint):
 
 class RunView(Endpoint):
     @endpoint(
-        "Fire a job now, beside its schedule",
+        "Run a job now, in addition to its schedule",
         request=Run,
         responses={201: TriggerShape},
         problems=(404,),
@@ -345,7 +345,7 @@ class JobTriggersView(Endpoint):
         return page
 
     def _ranges(self, job: Job) -> QuerySet[SkippedRange]:
-        """What the page says of firings that have no trigger each."""
+        """The ranges on the page: records of firings that have no trigger each."""
         assert isinstance(self.paginator, FiringCursorPagination)
         after, until = self.paginator.stretch
         ranges = SkippedRange.objects.filter(job=job).order_by("-until_at")
@@ -375,7 +375,7 @@ class JobAttemptsView(Endpoint):
 
 
 class JobExecutionsView(JobAttemptsView):
-    """The same under the name other schedulers use."""
+    """The same under the name that other schedulers use."""
 
     @endpoint(
         "Alias of /jobs/{id}/attempts",

@@ -29,7 +29,8 @@ _WINDOW = OpenApiParameter(
     "window",
     str,
     enum=list(WINDOWS),
-    description=f"Up to now, {_USUAL_WINDOW} by default: in buckets of an hour, six hours or a day.",
+    description=f"Window that ends now, {_USUAL_WINDOW} by default; its buckets are an hour, six hours or a "
+    "day.",
 )
 
 
@@ -37,7 +38,7 @@ class JobStatsView(Endpoint):
     query_parameters = ("window",)
 
     @endpoint(
-        "How the firings of a job went: outcomes, start lag and duration, by time",
+        "Read the figures of a job's firings: outcomes, start lag and duration, by time",
         responses={200: JobStats},
         problems=(404,),
         parameters=[_WINDOW],
@@ -69,7 +70,7 @@ class TenantStatsView(Endpoint):
     query_parameters = ("window",)
 
     @endpoint(
-        "How your firings went: outcomes, start lag and duration, by time and by job type",
+        "Read the figures of all your firings: outcomes, start lag and duration, by time and by job type",
         responses={200: TenantStats},
         parameters=[_WINDOW],
         operation_id="stats",
@@ -106,7 +107,7 @@ class AttemptsView(Endpoint):
     pagination_class = IdCursorPagination
 
     @endpoint(
-        "List attempts that went wrong, or all of one job, newest first",
+        "List the attempts that went wrong, or all attempts of one job, newest first",
         responses={200: Many(AttemptShape)},
         parameters=[fields_of(AttemptShape), *HISTORY],
         operation_id="attempts_list",
@@ -119,7 +120,7 @@ class AttemptView(Endpoint):
     shows = OneAttempt
 
     @endpoint(
-        "Read an attempt, with what it printed",
+        "Read an attempt with its output",
         responses={200: OneAttempt},
         problems=(404,),
         parameters=[fields_of(OneAttempt)],

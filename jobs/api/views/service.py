@@ -27,7 +27,7 @@ _FEW_FIRINGS = 10
 
 class JobTypesView(Endpoint):
     @endpoint(
-        "List the job types and what payload each takes",
+        "List the job types with their payload schemas",
         responses={200: JobTypes},
         operation_id="job_types_list",
     )
@@ -41,14 +41,14 @@ class JobPreviewView(Endpoint):
     query_parameters = ("count",)
 
     @endpoint(
-        "The next firings of a job, were it active",
+        "Preview the next firings of a job as if it were active",
         responses={200: Preview},
         problems=(404, 409),
         parameters=[
             OpenApiParameter(
                 "count",
                 {"type": "integer", "minimum": 1, "maximum": _MAX_FIRINGS},
-                description=f"{_FEW_FIRINGS} by default.",
+                description=f"Number of firings; {_FEW_FIRINGS} by default.",
             )
         ],
         operation_id="jobs_preview",
@@ -66,7 +66,7 @@ class JobPreviewView(Endpoint):
 
 class SchedulePreviewView(Endpoint):
     @endpoint(
-        "The next firings of any schedule; nothing is stored",
+        "Preview the next firings of any schedule; nothing is stored",
         request=PreviewRequest,
         responses={200: Preview},
         examples=examples.PREVIEW,

@@ -1,6 +1,6 @@
 """``/installation/targets``: the rules for the hosts that jobs call, for keys of the installation.
 
-Each write says what is to hold, so it may be repeated without an ``Idempotency-Key``, and there is no version to match.
+Each write states the new values. So it may be repeated without an ``Idempotency-Key``, and has no version to match.
 """
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
@@ -24,7 +24,7 @@ _PAUSE = OpenApiExample("Pause a host", value={"paused": True, "reason": "It is 
 
 class TargetsView(OperatorEndpoint):
     @endpoint(
-        "The rules for targets: operators', and those of the settings",
+        "List the rules for targets, of operators and of the settings",
         responses={200: TargetsShape},
         operation_id="installation_targets_list",
     )
@@ -47,7 +47,7 @@ class TargetView(OperatorEndpoint):
         return Response(targets.put_target(pattern=pattern, changes=self.body()))
 
     @endpoint(
-        "Pause targets or let them go on, or change their rate or cap",
+        "Pause or resume targets, or change their rate or cap",
         request=TargetChanges,
         responses={200: TargetShape},
         parameters=(_PATTERN,),
@@ -60,7 +60,7 @@ class TargetView(OperatorEndpoint):
         return Response(targets.change_target(pattern=pattern, changes=self.body()))
 
     @endpoint(
-        "Take a rule for targets away",
+        "Delete a rule for targets",
         responses={204: None},
         parameters=(_PATTERN,),
         problems=(404, 409),

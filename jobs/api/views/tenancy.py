@@ -29,17 +29,23 @@ _PREFIX = OpenApiParameter(
     "prefix",
     {"type": "string", "pattern": "^[a-z0-9]{12}$"},
     OpenApiParameter.PATH,
-    description="What stands between ck_ and the next _.",
+    description="Prefix of the key: the text between ck_ and the next _.",
 )
-_STATUS = OpenApiParameter("status", str, enum=Tenant.Status.values, description="Of this status alone.")
+_STATUS = OpenApiParameter(
+    "status", str, enum=Tenant.Status.values, description="Only tenants of this status."
+)
 _TAG = OpenApiParameter(
-    "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="Of the tenant as it is."
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200, 201],
+    description="Tag of the tenant's present state.",
 )
 _IF_MATCH = OpenApiParameter(
     "If-Match",
     {"type": "string", "pattern": r'^("[0-9a-f]{16}"|\*)$'},
     OpenApiParameter.HEADER,
-    description="Change it only if this is its ETag.",
+    description="Change the tenant only if this is its ETag.",
 )
 _NEW = OpenApiExample("A tenant", value={"slug": "acme", "max_in_flight": 200}, request_only=True)
 _SUSPEND = OpenApiExample("Suspend it", value={"status": "suspended"}, request_only=True)
@@ -82,7 +88,7 @@ class TenantsView(TenancyEndpoint):
         return tenancy.representation(row)
 
     @endpoint(
-        "Create a tenant; its signing secret is shown this once",
+        "Create a tenant; its signing secret is shown only here",
         request=NewTenant,
         responses={201: CreatedTenant},
         parameters=[_TAG],
@@ -130,7 +136,7 @@ class KeysView(TenancyEndpoint):
     shown_once = ("key",)
 
     @endpoint(
-        "List a tenant's keys, revoked ones too, newest first",
+        "List a tenant's keys, including revoked ones, newest first",
         responses={200: Many(KeyShape)},
         parameters=[_SLUG],
         problems=(404,),
@@ -143,7 +149,7 @@ class KeysView(TenancyEndpoint):
         return tenancy.key_representation(row)
 
     @endpoint(
-        "Create a key for a tenant; its text is shown this once",
+        "Create a key for a tenant; its text is shown only here",
         request=NewKey,
         responses={201: CreatedKey},
         parameters=[_SLUG],
@@ -180,7 +186,7 @@ class KeyView(TenancyEndpoint):
 
 
 def _expected(request: Request) -> str | None:
-    """The tag that ``If-Match`` names; None: any. Raises ``EditedMeanwhile`` for what can be none."""
+    """The tag that ``If-Match`` names; None: any. Raises ``EditedMeanwhile`` for any other text."""
     given = request.headers.get("If-Match", "*").strip()
     if given == "*":
         return None

@@ -91,7 +91,7 @@ class TriggerCancelView(Endpoint):
 
 class TriggerReplayView(Endpoint):
     @endpoint(
-        "Send an ended trigger through once more, under its old idempotency key",
+        "Run an ended trigger again, under its old idempotency key",
         responses={200: TriggerShape},
         problems=(404, 409),
         operation_id="triggers_replay",
@@ -120,7 +120,7 @@ class DeadLettersView(Endpoint):
 
 class DeadLettersDismissView(Endpoint):
     @endpoint(
-        "Dismiss dead letters with a note: those named, or all that match a filter",
+        "Dismiss dead letters with a note: the named ones, or all that match a filter",
         request=Dismissal,
         responses={200: DismissCount},
         examples=examples.DISMISS,
@@ -141,7 +141,7 @@ class DeadLettersDismissView(Endpoint):
 
 class DeadLettersReplayView(Endpoint):
     @endpoint(
-        "Replay dead letters: those named, or all that match a filter",
+        "Replay dead letters: the named ones, or all that match a filter",
         request=Replay,
         responses={200: ReplayCount},
         examples=examples.REPLAY,

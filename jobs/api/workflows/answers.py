@@ -1,4 +1,4 @@
-"""Signals and approvals: what tasks of a run wait for."""
+"""Signals and approvals, for which tasks of a run wait."""
 
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from jobs.shapes.workflow.run import ApprovalRequest, OneRun, SignalRequest
 
 class SignalView(Endpoint):
     @endpoint(
-        "Give a run the signal for which tasks of it wait",
+        "Send a run the signal that tasks of it wait for",
         request=SignalRequest,
         responses={200: OneRun},
         problems=(404, 409),
@@ -41,7 +41,7 @@ class ApproveView(_DecideView):
     approved = True
 
     @endpoint(
-        "Approve what a task asks: it succeeds",
+        "Approve the request of a task: the task succeeds",
         request=ApprovalRequest,
         responses={200: OneRun},
         problems=(404, 409),
@@ -55,7 +55,7 @@ class RefuseView(_DecideView):
     approved = False
 
     @endpoint(
-        "Refuse what a task asks: it is cancelled",
+        "Refuse the request of a task: the task is cancelled",
         request=ApprovalRequest,
         responses={200: OneRun},
         problems=(404, 409),

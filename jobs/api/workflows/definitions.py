@@ -68,7 +68,7 @@ class WorkflowView(Endpoint):
         return answer(actions.find_workflow(tenant=self.tenant, workflow_id=workflow_id))
 
     @endpoint(
-        "Replace a workflow's whole definition; makes a new version, and runs stay on theirs",
+        "Replace a workflow's whole definition; makes a new version, and existing runs keep theirs",
         request=WorkflowDefinition,
         responses={200: OneWorkflow},
         problems=(404, 412, 428),
@@ -87,7 +87,7 @@ class WorkflowView(Endpoint):
         )
 
     @endpoint(
-        "Delete a workflow of which nothing runs; its runs stay until retention",
+        "Delete a workflow that has no unfinished run; its runs stay until retention",
         responses={204: None},
         problems=(404, 412, 428),
         parameters=[IF_MATCH],
@@ -142,7 +142,7 @@ class CompareView(Endpoint):
 
 class RestoreView(Endpoint):
     @endpoint(
-        "Make what a workflow was at a version its next one",
+        "Restore an earlier version of a workflow as its next version",
         responses={200: OneWorkflow},
         problems=(404, 412),
         parameters=[ETAG, IF_MATCH],

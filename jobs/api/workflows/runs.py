@@ -72,14 +72,14 @@ class ExplainRunView(Endpoint):
     query_parameters = ("task",)
 
     @endpoint(
-        "Why a run has not ended, which tasks hold it, and why a task of it waits or how that ended",
+        "Explain why a run has not ended, which tasks hold it, and why a task of it waits or how it ended",
         responses={200: RunExplanationShape},
         problems=(404,),
         parameters=[
             OpenApiParameter(
                 "task",
                 {"type": "string", "pattern": f"^{KEY}$"},
-                description="The key of a task, which is explained too.",
+                description="Key of a task that is to be explained too.",
             )
         ],
         operation_id="workflow_runs_explain",
@@ -94,7 +94,7 @@ class CancelRunView(Endpoint):
     keyed = False
 
     @endpoint(
-        "Start nothing more of a run, and ask what runs of it to stop; may be repeated",
+        "Cancel a run: no further task starts, and running ones are asked to stop; may be repeated",
         responses={200: OneRun},
         problems=(404, 409),
         keyed=False,
@@ -107,7 +107,7 @@ class CancelRunView(Endpoint):
 
 class PauseRunView(Endpoint):
     @endpoint(
-        "Start nothing more of a run, until it is resumed; what has started goes on",
+        "Pause a run until it is resumed; tasks that have started go on",
         responses={200: OneRun},
         problems=(404, 409),
         operation_id="workflow_runs_pause",
@@ -119,7 +119,7 @@ class PauseRunView(Endpoint):
 
 class ResumeRunView(Endpoint):
     @endpoint(
-        "Start what is ready of a run that is paused",
+        "Resume a paused run: its ready tasks start",
         responses={200: OneRun},
         problems=(404, 409),
         operation_id="workflow_runs_resume",
@@ -131,7 +131,8 @@ class ResumeRunView(Endpoint):
 
 class RetryRunView(Endpoint):
     @endpoint(
-        "Let a run that ended go on from what did not succeed, from tasks, or without some that failed",
+        "Continue a run that ended from the tasks that did not succeed, from given tasks, or without failed "
+        "ones",
         request=RetryRequest,
         responses={200: OneRun},
         problems=(404, 409),

@@ -1,4 +1,4 @@
-"""``/workflows/{id}``: its schedule paused, resumed and backfilled."""
+"""``/workflows/{id}``: pause, resume and backfill its schedule."""
 
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from jobs.shapes.workflow.run import OneWorkflow
 
 class PauseWorkflowView(Endpoint):
     @endpoint(
-        "Begin no runs by a workflow's schedule until it is resumed; what runs goes on",
+        "Pause a workflow's schedule until it is resumed; runs that have begun go on",
         request=Pause,
         responses={200: OneWorkflow},
         problems=(404, 409),
@@ -35,7 +35,7 @@ class PauseWorkflowView(Endpoint):
 
 class ResumeWorkflowView(Endpoint):
     @endpoint(
-        "Let a workflow's schedule go on from now",
+        "Resume a workflow's schedule from now on",
         responses={200: OneWorkflow},
         problems=(404, 409),
         operation_id="workflows_resume",
@@ -50,7 +50,7 @@ class BackfillsView(Endpoint):
     pagination_class = IdCursorPagination
 
     @endpoint(
-        "List the backfills of a workflow's schedule and how far they have come, newest first",
+        "List the backfills of a workflow's schedule with their progress, newest first",
         responses={200: Many(BackfillShape)},
         problems=(404, 409),
         operation_id="workflows_backfills",
@@ -78,7 +78,7 @@ class BackfillsView(Endpoint):
 
 class BackfillCancelView(Endpoint):
     @endpoint(
-        "Begin nothing more of a backfill; what it has begun goes on",
+        "Cancel a backfill; runs that it has begun go on",
         responses={200: BackfillShape},
         problems=(404, 409),
         operation_id="workflows_backfill_cancel",

@@ -1,4 +1,4 @@
-"""The backlog of one dispatcher, in memory: ``lanes`` says what waits and since when, ``turns`` whose turn it is."""
+"""The backlog of one dispatcher, in memory: ``lanes`` knows which lanes wait, ``turns`` whose turn it is."""
 
 from jobs.core.backlog.lanes import Backlog, News
 from jobs.core.backlog.turns import Ask, Lane, Turns

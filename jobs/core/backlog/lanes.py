@@ -1,11 +1,11 @@
-"""Backlog: what one dispatcher knows of the triggers that wait (DESIGN §8). Pure, and only a memory.
+"""Backlog: the knowledge that one dispatcher has of the waiting triggers (DESIGN §8). Pure, and only a memory.
 
-The database holds the truth. The backlog remembers one instant of each lane, its floor: nothing that waits in the lane
-is due earlier. So a turn looks only at lanes that are due, and in those only from the floor on, past whatever was
-dispatched before. It hears of new work in three ways: announcements, which every statement that makes a trigger
-dispatchable leaves in the database; notes of the materializer in the same process; and a slow sweep over all lanes,
-which finds what both missed. A floor that is too early costs a look. So news only lowers a floor, and only a look at
-the lane itself raises it.
+The database holds the truth. The backlog remembers one instant of each lane, its floor: no waiting trigger of the lane
+is due earlier. So a turn looks only at lanes that are due. In those it looks only from the floor on, past all triggers
+that were dispatched before. The backlog learns of new work in three ways: from announcements, which every statement
+that makes a trigger dispatchable leaves in the database; from notes of the materializer in the same process; and from
+a slow sweep over all lanes, which finds the work that both missed. A floor that is too early costs a look. So news only
+lowers a floor, and only a look at the lane itself raises it.
 """
 
 import heapq
@@ -34,7 +34,7 @@ class Backlog:
         self.forget()
 
     def forget(self) -> None:
-        """Begin afresh: whoever led meanwhile changed what was known."""
+        """Start over: another beat led meanwhile, and changed the facts that were known."""
         self._lanes: dict[tuple[int, str, int], Lane] = {}
         self._future: list[tuple[datetime, tuple[int, str, int]]] = []
         self._again: list[Lane] = []
@@ -46,11 +46,11 @@ class Backlog:
         return len(self._lanes)
 
     def note(self, news: Iterable[News]) -> None:
-        """Say what was committed as pending. From any thread."""
+        """Note triggers that were committed as pending. May be called from any thread."""
         self._notes.extend(news)
 
     def learn(self, news: Iterable[News]) -> None:
-        """Take in announcements, what a sweep found, and what was noted."""
+        """Take in announcements, the findings of a sweep, and notes."""
         for item in news:
             self._learn(item)
         while self._notes:
@@ -68,7 +68,7 @@ class Backlog:
         heapq.heappush(self._future, (item.floor, key))
 
     def advance(self, now: datetime) -> None:
-        """Lanes whose floor has come stand in line, and those whose first triggers somebody had locked."""
+        """Put lanes in line whose floor has come, and lanes whose first triggers were locked by another transaction."""
         for lane in self._again:
             self.turns.add(lane)
         self._again.clear()
@@ -80,9 +80,9 @@ class Backlog:
                 self.turns.add(found)
 
     def settle(self, lane: Lane, floor: datetime | None, *, now: datetime) -> None:
-        """Nothing of the lane can be taken now. Its first trigger that waits is due at ``floor``; None: nothing waits.
+        """No trigger of the lane can be taken now. Its first waiting trigger is due at ``floor``; None: none waits.
 
-        Where that is due already, somebody has it locked: the lane is looked at again in the next turn.
+        If that trigger is due already, another transaction has locked it: the next turn looks at the lane again.
         """
         self.turns.remove(lane)
         if floor is None:
@@ -95,7 +95,7 @@ class Backlog:
             heapq.heappush(self._future, (floor, lane.key))
 
     def next_floor(self) -> datetime | None:
-        """When the next lane falls due that does not stand in line; None when there is none."""
+        """When the next lane falls due, of the lanes that are not in line; None when there is none."""
         while self._future:
             floor, key = self._future[0]
             lane = self._lanes.get(key)

@@ -1,13 +1,14 @@
 """Fair turns: whose turn it is among tenants with due work, by the service that each has received (DESIGN §8).
 
 Start-time fair queueing (Goyal, Vin, Cheng, 1996). Each tenant has a tag: the service it has received, divided by its
-weight. The tenant with the lowest tag is served next. The clock is the tag of the last tenant served; a tenant that
-becomes active begins at the clock, so it neither waits behind the backlog of others nor is paid for having been idle.
-Within a tenant its priorities share in the same way, 8:4:2:1, and within a priority the longest due goes first.
+weight. The tenant with the lowest tag is served next. The clock is the tag of the last tenant served. A tenant that
+becomes active begins at the clock: it does not wait behind the backlog of others, and it gets nothing for idle time.
+Within a tenant its priorities share in the same way, 8:4:2:1. Within a priority the longest due goes first.
 
 Service is counted in slot-seconds: a small amount for each dispatch, and one for each second that a trigger is in
-flight. Nobody knows beforehand how long that will be. So each slot that a tenant holds counts as one slot-second more
-while it is held. Thus a tenant with long jobs gets as many slots as one with short jobs, and not as many dispatches.
+flight. It is not known beforehand how long that will be. So each slot that a tenant holds counts as one slot-second
+more while it is held. Therefore a tenant with long jobs gets as many slots as one with short jobs, and not as many
+dispatches.
 """
 
 import heapq
@@ -19,20 +20,21 @@ from itertools import islice
 
 from jobs.core.policies import LEAST_URGENT
 
-#: Service that a dispatch itself counts as, in slot-seconds: that of a trigger that ends at once.
+#: Service that a dispatch itself counts as, in slot-seconds: the service of a trigger that ends at once.
 DISPATCH_SLOT_SECONDS = 0.01
 #: Service that a slot counts as in advance, as long as it is held.
 HELD_SLOT_SECONDS = 1.0
-#: A tenant is never held to more than so many seconds of its fair share ahead of the clock.
+#: Slots in use move a tenant's tag ahead of the clock by at most this many seconds of its fair share.
 MAX_DEBT_SECONDS = 1.0
-#: A turn is cut into about so many portions for each active tenant, so that tags, and not portions, decide.
+#: A turn is cut into about this many portions for each active tenant, so that tags, and not portions, decide.
 PORTIONS = 64
-#: With more tenants than that gives a place each, a portion is still so large where that leaves as many portions: a
-#: tenant's triggers lie together, so a few of each cost much less than one each of a few times as many tenants.
+#: The least size of a portion, in a turn with places for ``PORTIONS`` portions of this size. With many tenants a
+#: portion would be one place otherwise. A tenant's triggers lie together, so a few triggers of each tenant cost much
+#: less than one trigger each of a few times as many tenants.
 CHUNK = 8
 #: Shares of tenants that are idle and have no debt worth keeping are forgotten once there are this many.
 IDLE_SHARES = 1000
-#: Tenants with urgent work that a turn looks at beyond a full queue, of each job type.
+#: How many tenants with urgent work of a job type a turn looks at beyond that type's full queue.
 URGENT_LOOKS = 1000
 SMALL_DEBT = 0.01
 #: Stands for the tag of an entry that was taken out of its heap.
@@ -40,7 +42,7 @@ _ASIDE = -1.0
 
 
 def portion_of(places: int, tenants: int) -> int:
-    """How many places a tenant gets at a time, of those of a turn in which so many tenants stand in line."""
+    """How many of a turn's ``places`` a tenant gets at a time, with ``tenants`` tenants in line."""
     return max(CHUNK if places >= CHUNK * PORTIONS else 1, places // (PORTIONS * max(1, tenants)))
 
 
@@ -50,7 +52,7 @@ def _never(_tenant_id: int, _job_type: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """The triggers of one tenant, job type and priority that wait. None of them is due before ``floor``."""
+    """The waiting triggers of one tenant, job type and priority. None of them is due before ``floor``."""
 
     tenant_id: int
     job_type: str
@@ -64,7 +66,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Ask:
-    """The next ``count`` triggers of a lane are to be looked at."""
+    """A request to look at the next ``count`` triggers of a lane."""
 
     lane: Lane
     count: int
@@ -72,7 +74,7 @@ class Ask:
 
 @dataclass(slots=True)
 class _Level:
-    """One priority of a tenant: ``lanes`` are those with due work, by job type."""
+    """One priority of a tenant. ``lanes``: its lanes with due work, by job type."""
 
     weight: int
     tag: float = 0.0
@@ -82,7 +84,7 @@ class _Level:
 @dataclass(slots=True)
 class _Share:
     """One tenant. ``held``: its slots, those of this turn included. ``since``: the turn in which it came into line.
-    ``entries``: by job type its rank in that heap."""
+    ``entries``: by job type, its rank in the heap of that type."""
 
     weight: float = 100.0
     tag: float = 0.0
@@ -110,7 +112,7 @@ class _Share:
         return self.tag + self.held * HELD_SLOT_SECONDS / self.weight
 
     def charge(self, priority: int, dispatches: int) -> None:
-        """Levels count dispatches alone: one long job must not hold back the next critical trigger."""
+        """Levels count only dispatches, because one long job must not hold back the next critical trigger."""
         self.held += dispatches
         self.tag += dispatches * DISPATCH_SLOT_SECONDS / self.weight
         level = self.level(priority)
@@ -118,7 +120,7 @@ class _Share:
 
 
 def _urgent_lanes(share: _Share, job_type: str) -> list[Lane]:
-    """Those of the tenant's lanes of a job type that are urgent, by what their priorities have received."""
+    """The tenant's urgent lanes of a job type, in order of the service that their priorities have received."""
     levels = [
         level for level in share.levels.items() if level[0] <= LEAST_URGENT and job_type in level[1].lanes
     ]
@@ -126,10 +128,10 @@ def _urgent_lanes(share: _Share, job_type: str) -> list[Lane]:
 
 
 class Turns:
-    """The due lanes of all tenants, in the order in which they are to be served.
+    """The due lanes of all tenants, in the order in which they are served.
 
     Each job type has a heap of its tenants, so that a type without room costs nothing. A tenant without room is set
-    aside until the next turn. So an allotment costs what it allots, whatever the number of lanes.
+    aside until the next turn. So the cost of an allotment depends on the places it allots, not on the number of lanes.
     """
 
     def __init__(self) -> None:
@@ -137,7 +139,7 @@ class Turns:
         self._heaps: dict[str, list[tuple[float, int, int, datetime, int]]] = {}
         self._aside: set[int] = set()
         self._types: Counter[str] = Counter()
-        #: By job type, the tenants with due work that is urgent, first those that were not looked at for longest.
+        #: By job type, the tenants with urgent due work; the tenant whose last look is longest ago comes first.
         self._urgent: dict[str, dict[int, None]] = {}
         self._active: set[int] = set()
         self._holding: set[int] = set()
@@ -152,17 +154,17 @@ class Turns:
 
     @property
     def tenants(self) -> Set[int]:
-        """Those with due work."""
+        """The tenants with due work."""
         return self._active
 
     @property
     def aside(self) -> Set[int]:
-        """Those of them that had no room when their turn came."""
+        """The tenants with due work that had no room when their turn came."""
         return self._aside
 
     @property
     def job_types(self) -> list[str]:
-        """Those with due work."""
+        """The job types with due work."""
         return [name for name, lanes in self._types.items() if lanes]
 
     def lanes(self) -> list[Lane]:
@@ -175,7 +177,7 @@ class Turns:
         return [lane for level in share.levels.values() for lane in level.lanes.values()] if share else []
 
     def first(self, count: int, tenant_ids: Iterable[int]) -> list[int]:
-        """Those of the given tenants with due work that are next in line, up to ``count``."""
+        """The next in line of the given tenants, which all have due work; up to ``count`` of them."""
         return heapq.nsmallest(count, tenant_ids, key=lambda tenant_id: self._shares[tenant_id].rank)
 
     def weigh(self, tenant_id: int, weight: float) -> None:
@@ -183,7 +185,7 @@ class Turns:
         self._shares.setdefault(tenant_id, _Share()).weight = weight
 
     def add(self, lane: Lane) -> None:
-        """The lane has due work. May be repeated."""
+        """Note that the lane has due work. May be repeated."""
         share = self._shares.setdefault(lane.tenant_id, _Share())
         if lane.tenant_id not in self._active:
             self._active.add(lane.tenant_id)
@@ -201,7 +203,7 @@ class Turns:
             self._stand(lane.tenant_id, share, lane)
 
     def remove(self, lane: Lane) -> None:
-        """The lane has no due work any more. May be repeated."""
+        """Note that the lane has no due work any more. May be repeated."""
         share = self._shares.get(lane.tenant_id)
         if share is None or share.level(lane.priority).lanes.pop(lane.job_type, None) is None:
             return
@@ -216,13 +218,13 @@ class Turns:
                 self._forget_idle()
 
     def begin(self, in_flight: Mapping[tuple[int, int], int]) -> None:
-        """Nothing is known of the past: count what is in flight, by (tenant, priority), as received by each level."""
+        """The past is unknown: count triggers in flight, by (tenant, priority), as service that each level received."""
         for (tenant_id, priority), count in in_flight.items():
             level = self._shares.setdefault(tenant_id, _Share()).level(priority)
             level.tag += count / level.weight
 
     def hold(self, in_flight: Mapping[int, int], *, seconds: float) -> None:
-        """So many triggers of each tenant are in flight now, and have been for ``seconds``."""
+        """Note how many triggers of each tenant are in flight now, and have been for ``seconds``."""
         weights = sum(self._shares[tenant_id].weight for tenant_id in self._active)
         fair = sum(in_flight.values()) / weights if weights else 0.0
         ceiling = self._clock + max(MAX_DEBT_SECONDS, seconds) * fair
@@ -244,9 +246,9 @@ class Turns:
     def recall(
         self, room_of: Callable[[int], int], is_barred: Callable[[int, str], bool] | None = None
     ) -> None:
-        """Let tenants that were set aside stand in line again where they have room now. Once a turn.
+        """Put tenants that were set aside back in line if they have room now. Call it once a turn.
 
-        ``is_barred``: whether a tenant's work of a job type is not to start in this turn.
+        ``is_barred``: whether a tenant's work of a job type must not start in this turn.
         """
         self._turn += 1
         self._is_barred = is_barred or _never
@@ -256,8 +258,8 @@ class Turns:
     def allot(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
         """Give out up to ``limit`` places, in order.
 
-        ``rooms``: how many each job type may start; reduced by what is given out. ``room_of``: how many a tenant may
-        start in all.
+        ``rooms``: how many triggers each job type may start; reduced by the places given out. ``room_of``: how many a
+        tenant may start in all.
         """
         asks: list[Ask] = []
         given: dict[int, int] = {}
@@ -301,7 +303,7 @@ class Turns:
         return asks
 
     def allot_urgent(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
-        """As ``allot``, to urgent lanes alone: ``rooms`` are what is left to them where a type has no other."""
+        """As ``allot``, but only for urgent lanes. ``rooms``: the room left to them where a type has no other."""
         asks: list[Ask] = []
         given: Counter[int] = Counter()
         for name in [name for name, room in rooms.items() if room > 0 and self._urgent.get(name)]:
@@ -322,7 +324,7 @@ class Turns:
         return asks
 
     def _next_urgent(self, job_type: str) -> list[int]:
-        """Those of the next ``URGENT_LOOKS`` tenants with urgent work whose work is not barred."""
+        """The next ``URGENT_LOOKS`` tenants with urgent work, without those whose work is barred."""
         waiting = self._urgent[job_type]
         seen = list(islice(waiting, URGENT_LOOKS))
         if len(seen) < len(waiting):
@@ -332,7 +334,7 @@ class Turns:
         return [tenant_id for tenant_id in seen if not self._is_barred(tenant_id, job_type)]
 
     def give_back(self, lane: Lane, count: int) -> None:
-        """Of what was given out ``count`` places were not used."""
+        """Take back ``count`` places that were given out and not used."""
         share = self._shares.get(lane.tenant_id)
         if share is None or not count:
             return
@@ -351,7 +353,7 @@ class Turns:
         if len(returning) == len(aside):
             self._aside.discard(tenant_id)
         if returning:
-            # It had its reasons for not being served, and is not paid for the time.
+            # The reasons for not being served were its own, so it gets nothing for that time.
             share.tag = max(share.tag, self._clock)
         for name in returning:
             del share.entries[name]
@@ -373,8 +375,8 @@ class Turns:
 
     def _stand(self, tenant_id: int, share: _Share, lane: Lane) -> None:
         share.entries[lane.job_type] = rank = share.rank
-        # Of equals the one with the more urgent work, and of these the newcomer, so that it waits for no whole round of
-        # others. It is one of equals once a round.
+        # Among equals, the tenant with the more urgent work goes first. Among these, the newcomer goes first, so that
+        # it does not wait for a whole round of others. It is one of equals once a round.
         entry = (rank, lane.priority, -share.since, lane.floor, tenant_id)
         heapq.heappush(self._heaps.setdefault(lane.job_type, []), entry)
 

@@ -1,8 +1,8 @@
-"""How many firings fall into each quarter of an hour of the time to come, added up over jobs, and the fullest minutes.
+"""How many firings fall into each coming quarter of an hour, added up over jobs, and the fullest minutes.
 
-The instants are those of ``fire_times``: counted where a timetable counts them, so that jobs that fire often cost no
+The instants are those of ``fire_times``. A timetable counts them where it can, so that jobs that fire often cost no
 more than others. Jobs with the same expression and zone are counted once and multiplied. A jitter of a minute or more
-spreads firings, so such jobs add to the quarters and to no minute.
+spreads firings, so jobs with such a jitter add to the quarters and to no minute.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from jobs.core.schedule import Schedule, ScheduleType
 
 QUARTER = timedelta(minutes=15)
 _MINUTE = timedelta(minutes=1)
-#: A forecast that is two hours old still tells of a day.
+#: A forecast that is two hours old still covers a day.
 QUARTERS = 26 * 4
 _A_QUARTER = 15
 #: With more instants than this it is cheaper to count them by the minute than to walk them.
@@ -27,8 +27,8 @@ _FEW = 500
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``counts`` by the quarter from ``since`` on; ``peaks``: of its fullest minute, that many minutes after its start
-    as ``peak_minutes`` says. ``jobs``: how many fire at all."""
+    """``counts``: firings by the quarter, from ``since`` on. ``peaks``: firings of each quarter's fullest minute.
+    ``peak_minutes``: how long after its quarter's start that minute begins. ``jobs``: how many jobs fire at all."""
 
     since: datetime
     counts: list[int]
@@ -42,11 +42,11 @@ class Outlook:
 
 
 class _Crowd:
-    """What jobs of one tenant, or of all, come to."""
+    """The firings of the jobs of one tenant, or of all, added up."""
 
     def __init__(self) -> None:
         self.jobs = 0
-        #: How many jobs there are of each kind of cron; firings by the minute; and by the quarter alone.
+        #: How many jobs there are of each kind of cron; firings by the minute; firings by the quarter alone.
         self.kinds: Counter[Any] = Counter()
         self.minutes: Counter[int] = Counter()
         self.quarters: Counter[int] = Counter()
@@ -68,7 +68,7 @@ class Forecast:
         return sorted(self._crowds)
 
     def add(self, job: Any) -> None:
-        """A job whose schedule names no further time, or none that can be computed, adds nothing."""
+        """Add a job. One whose schedule names no further time, or none that can be computed, adds nothing."""
         if job.next_fire_at is None:
             return
         crowd = self._crowds[job.tenant_id]
@@ -89,7 +89,7 @@ class Forecast:
                 crowd.minutes[minute] += 1
 
     def of(self, *tenant_ids: int) -> Outlook:
-        """What the jobs of these tenants come to, all together."""
+        """The outlook for the jobs of these tenants, all together."""
         minutes, counts, jobs = [0] * (QUARTERS * _A_QUARTER), [0] * QUARTERS, 0
         kinds: Counter[Any] = Counter()
         for crowd in (self._crowds[tenant_id] for tenant_id in tenant_ids):
@@ -122,7 +122,7 @@ class Forecast:
         return self._counted(schedule, _MINUTE, few=_FEW)
 
     def _counted(self, schedule: Schedule, size: timedelta, *, few: int) -> dict[int, int]:
-        """Firings by parts of that ``size``; those without any are left out."""
+        """Firings by parts of this ``size``; parts without any are left out."""
         try:
             times = timetable(schedule, after=self._now, until=self._until - TICK)
         except ScheduleError:
@@ -142,5 +142,5 @@ class Forecast:
 
 
 def _kind_of(job: Any) -> Any:
-    """All that decides the instants of a cron job."""
+    """All columns that decide the instants of a cron job."""
     return (job.cron_expression, job.timezone, job.dst_policy, job.cron_dialect, job.starts_at, job.ends_at)

@@ -1,4 +1,4 @@
-"""Fire times with what a change of clocks has to do with each, for previews."""
+"""Fire times, each with a note if a change of clocks affects it, for previews."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from jobs.core.timezones import load_zone
 class Firing:
     """An instant ``at`` in UTC, the same in the schedule's zone, and the naive wall-clock time the schedule named.
 
-    ``note`` says what a change of clocks has to do with it; None when nothing.
+    ``note`` says how a change of clocks affects it; None when none does.
     """
 
     at: datetime
@@ -27,9 +27,9 @@ class Firing:
 
 
 def explained_fire_times(schedule: Schedule, *, after: datetime, until: datetime, limit: int) -> list[Firing]:
-    """The instants of ``fire_times`` for the same arguments, each with what there is to explain about it.
+    """The instants of ``fire_times`` for the same arguments, each with its explanation.
 
-    A wall-clock time that does not fire is told of with the next firing. Raises as ``fire_times`` does.
+    The note on a wall-clock time that does not fire comes with the next firing. Raises as ``fire_times`` does.
     """
     zone = load_zone(schedule.timezone)
     if schedule.type != ScheduleType.CRON:
@@ -45,7 +45,7 @@ def explained_fire_times(schedule: Schedule, *, after: datetime, until: datetime
 
 
 def gap_note(wall: datetime, *, ends: datetime, several: bool, fires: bool) -> str:
-    """Of a naive ``wall`` that does not exist because clocks leap to ``ends``; ``several``: it is the first of more."""
+    """The note on a naive ``wall`` that does not exist: clocks leap to ``ends``. ``several``: the first of more."""
     then = _clock(ends) if ends.date() == wall.date() else f"{ends.date()} {_clock(ends)}"
     if several:
         subject = f"{_clock(wall)} and later times before {then} do not exist on {wall.date()}"
@@ -56,7 +56,7 @@ def gap_note(wall: datetime, *, ends: datetime, several: bool, fires: bool) -> s
 
 
 def overlap_note(wall: datetime, fate: Fate, *, twice: bool) -> str:
-    """Of a naive ``wall`` that happens twice; ``twice``: it also fires twice."""
+    """The note on a naive ``wall`` that happens twice; ``twice``: it also fires twice."""
     if not twice:
         return f"{_clock(wall)} happens twice; fires at the first"
     return f"{_clock(wall)} happens twice; {'first' if fate is Fate.FIRST_PASS else 'second'} pass"
@@ -88,7 +88,7 @@ def _explained(found: Iterator[Occurrence], zone: ZoneInfo, *, twice: bool) -> I
 
 
 def _gap_note(gap: list[Occurrence], zone: ZoneInfo) -> str:
-    """Of occurrences at the end of a gap; those after the gap's own are left aside."""
+    """The note on occurrences at the end of a gap; occurrences that are not in the gap are ignored."""
     missing = [occurrence for occurrence in gap if occurrence.fate in (Fate.MOVED, Fate.LEFT_OUT)]
     ends = missing[0].at.astimezone(zone).replace(tzinfo=None)
     fires = missing[0].fate is Fate.MOVED

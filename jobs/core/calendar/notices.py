@@ -1,7 +1,7 @@
 """A notice ahead of time: the next firing of a job that a change of clocks moves, doubles or prevents.
 
-Cheap enough for every job's representation: the changes of a zone are cached by year, and the calendar is walked
-a few steps only, and only for a change that lies ahead.
+It is cheap enough for every job's representation: the changes of a zone are cached by year. The calendar is walked
+only a few steps, and only for a change that lies ahead.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MAX_OVERLAP = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``at`` (UTC) is when the firing is, or, if it is left out, the instant its wall-clock time is leapt over.
+    """``at`` (UTC): the instant of the firing; if it is left out, the instant at which clocks leap over its time.
 
     ``local`` is the same in the schedule's zone; ``note`` says what happens.
     """
@@ -40,7 +40,7 @@ def next_clock_change_notice(
 ) -> Notice | None:
     """The next firing after ``now``, at most ``within`` later, that a change of clocks affects; None without one.
 
-    A wildcard schedule is affected only where its rhythm breaks: "every hour" stays every hour whatever clocks show.
+    A wildcard schedule is affected only where its rhythm breaks: "every hour" stays every hour when clocks change.
     Raises ``ScheduleError`` when the schedule can no longer be computed.
     """
     if schedule.type != ScheduleType.CRON:

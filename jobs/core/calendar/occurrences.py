@@ -18,7 +18,7 @@ from jobs.core.policies import DstPolicy
 
 
 class Fate(Enum):
-    """What the clocks make of a wall-clock time."""
+    """How clocks treat a wall-clock time."""
 
     PLAIN = auto()
     #: In a gap: fires at the instant the gap ends.
@@ -50,9 +50,9 @@ def fires_in_both_passes(expression: CronExpression, policy: DstPolicy) -> bool:
 def occurrences(
     expression: CronExpression, zone: ZoneInfo, policy: DstPolicy, *, after: datetime, until: datetime
 ) -> Iterator[Occurrence]:
-    """What becomes of each wall-clock time of ``expression``, ``after < at <= until``, in order of ``at``.
+    """The occurrences of the wall-clock times of ``expression``, ``after < at <= until``, in order of ``at``.
 
-    Several of one gap have the same ``at``.
+    Several occurrences of one gap have the same ``at``.
     """
     twice = fires_in_both_passes(expression, policy)
     start = after.astimezone(zone).replace(tzinfo=None)

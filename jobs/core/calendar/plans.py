@@ -1,4 +1,4 @@
-"""What a job fires in a stretch of time and when it fires next, computed once for all jobs of a kind.
+"""The firings of a job in a stretch of time and the one that follows, computed once for all jobs of a kind.
 
 A million jobs have a few hundred expressions in a few dozen zones, and jobs of one kind go on from the same instants:
 asking a dictionary is far cheaper than walking a calendar. A plan depends on nothing but the schedule and the zone
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jobs.core.instants import LATEST, TICK
 from jobs.core.schedule import Schedule, ScheduleType, each_fire_time
 
-#: All that decides a cron job's firings from its next one on; when it was created is not among it.
+#: All columns that decide a cron job's firings from its next one on; its creation time is not among them.
 _kind_of_cron = attrgetter(
     "cron_expression", "timezone", "dst_policy", "cron_dialect", "starts_at", "ends_at"
 )
@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 
 
 class PlanCache:
-    """Plans by kind of job, kept from pass to pass: at most ``capacity``, then it begins anew.
+    """Plans by kind of job, kept from pass to pass: at most ``capacity``, then it drops all and starts over.
 
     A job is any object with the columns of ``Job`` that ``schedule_of`` reads, and ``next_fire_at``.
     """
@@ -61,7 +61,7 @@ class PlanCache:
         plan = self._plans.get(kind)
         if plan is None or not plan.covers(until, limit):
             if len(self._plans) >= self._capacity:
-                # Most are of instants gone by; to tell which costs more than to compute the others again.
+                # Most plans are of past instants. To find these costs more than to compute the others again.
                 self._plans.clear()
             schedule = replace(self._schedule_of(job), anchor=None)
             plan = self._plans[kind] = _computed(schedule, since, until, limit)
@@ -69,7 +69,7 @@ class PlanCache:
 
 
 def _of_once(job: Any, since: datetime, until: datetime, limit: int) -> Plan:
-    """What ``_computed`` would find, for the jobs a burst is made of."""
+    """The same plan as ``_computed`` gives, for jobs that run once: bursts consist of these."""
     at = job.run_at
     if at < since or (job.starts_at and at < job.starts_at) or (job.ends_at and at > job.ends_at):
         return Plan([], None)

@@ -1,9 +1,10 @@
 """How often a schedule fires in a stretch of time, and when for the n-th time, without walking its instants.
 
-The instants are those of ``fire_times``; to count a year of them costs what counting a day does. Intervals are divided.
-Cron is days times times of day wherever no clock changes; the hours around a change, where DESIGN §9 decides, are
-taken from ``each_fire_time`` one by one. The days of a year and the hours around a change are kept, a bounded number of
-them, for every stretch and every job that has the same expression and zone.
+The instants are those of ``fire_times``. To count a year of them costs as much as to count a day. The firings of an
+interval are counted by division. The firings of cron are days multiplied by times of day, wherever no clock changes.
+The hours around a change, where DESIGN §9 decides, are taken from ``each_fire_time`` one by one. The days of a year and
+the hours around a change are kept, in bounded numbers, for every stretch and every job with the same expression and
+zone.
 """
 
 from abc import ABC, abstractmethod
@@ -34,14 +35,14 @@ class Timetable(ABC):
 
     @abstractmethod
     def rank(self, moment: datetime) -> int:
-        """How many of them are not later than ``moment``."""
+        """How many of the instants are not later than ``moment``."""
 
     @abstractmethod
     def nth(self, index: int) -> datetime:
-        """The one with ``index`` before it."""
+        """The instant that has ``index`` instants before it."""
 
     def names(self, moment: datetime) -> bool:
-        """Whether ``moment`` is one of them."""
+        """Whether ``moment`` is one of the instants."""
         rank = self.rank(moment)
         return rank > 0 and self.nth(rank - 1) == moment
 
@@ -98,7 +99,7 @@ class _Steps(Timetable):
 
 
 class _Calm(Timetable):
-    """What cron names from ``after`` (exclusive) to ``until``, with one offset from UTC all along."""
+    """The instants that cron names from ``after`` (exclusive) to ``until``, with one offset from UTC all along."""
 
     def __init__(self, walls: WallTimes, offset: timedelta, after: datetime, until: datetime) -> None:
         self._walls, self._offset = walls, offset
@@ -148,7 +149,7 @@ def _cron_parts(schedule: Schedule, after: datetime, until: datetime) -> Iterato
     unbounded = replace(schedule, anchor=None, starts_at=None, ends_at=None)
     reach = 2 * _FURTHEST_MOVE
     for change in clock_changes(schedule.timezone, after=after - reach, until=until + reach):
-        # As far from a change as clocks move, a wall-clock time may be missing or come twice.
+        # Within the time by which clocks move at a change, a wall-clock time may be missing or come twice.
         moved = abs(change.later - change.before)
         before, behind = change.at - moved - TICK, change.at + moved
         start, end = (min(max(edge, after), until) for edge in (before, behind))

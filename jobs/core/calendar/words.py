@@ -1,7 +1,8 @@
-"""A schedule in words, for people who check that they wrote what they meant.
+"""A schedule in words, for people who check that it is the one they meant.
 
-Cron is put into words by cron-descriptor. It reads some spellings otherwise than they fire, so it is given the lists
-the expression was expanded to, in the plainest spelling that means the same; days it has no words for are ours.
+cron-descriptor puts cron into words. Carillon fires some spellings differently from how cron-descriptor reads them. So
+it gets the lists that the expression was expanded to, in the plainest spelling that means the same. Days for which it
+has no words are put into words here.
 """
 
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ def _cron_in_words(lists: Sequence[str]) -> str:
 
 
 def _days_in_words(days: str, weekdays: str) -> str:
-    """Days named by ``L``, ``W`` or ``#``, or by both fields; empty when there are none and the library's words do."""
+    """Days named by ``L``, ``W`` or ``#``, or by both fields; empty if there are none: then the library's words do."""
     if not set("lw#") & set(days + weekdays) and "*" in (days, weekdays):
         return ""
     named = []
@@ -109,7 +110,7 @@ def _joined(parts: Sequence[str]) -> str:
 
 
 def duration_in_words(duration: timedelta) -> str:
-    """``hour``, ``90 seconds``, ``2 days``: in the largest unit it is a whole number of, seconds else."""
+    """``hour``, ``90 seconds``, ``2 days``: in the largest unit of which it is a whole number, else in seconds."""
     total = duration.total_seconds()
     name, size = next(((name, size) for name, size in _UNITS if total % size == 0), ("second", 1))
     count = total / size

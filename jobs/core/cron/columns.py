@@ -36,7 +36,7 @@ class Column:
         return frozenset(self.value(number) for number in range(self.low, self.last + 1))
 
     def value(self, number: int) -> int:
-        """What a written ``number`` stands for: weekdays count from Sunday as 0, whatever the dialect."""
+        """The value of a written ``number``: weekdays count from Sunday as 0 in every dialect."""
         return (number - self.low) % 7 if self.is_weekday else number
 
 

@@ -1,12 +1,13 @@
 """A whole cron expression: reading it, and walking the wall-clock times it names.
 
 Accepted: numbers, names of months and weekdays, lists, ranges, steps, ``L`` and ``#``, in the unix dialect five macros,
-in the quartz dialect also ``W`` and ``L-3`` (DESIGN §9). Whatever two common parsers read differently is refused with
-the unambiguous spelling, so a crontab that moves to Carillon either means the same or is stopped here.
+in the quartz dialect also ``W`` and ``L-3`` (DESIGN §9). A spelling that two common parsers read differently is
+refused, and the refusal gives the unambiguous spelling. So a crontab that moves to Carillon either means the same or is
+stopped here.
 
-Expressions are expanded here and croniter is handed plain lists, so its own readings of unusual spellings
-never act. It does the calendar (days of months, weekdays, leap years) on naive wall-clock time and knows no
-time zones. Everything refused raises ``InvalidInput`` under the field ``cron``.
+Expressions are expanded here and croniter gets plain lists, so its own readings of unusual spellings have no effect. It
+does the calendar (days of months, weekdays, leap years) on naive wall-clock time and knows no time zones. Every refusal
+raises ``InvalidInput`` under the field ``cron``.
 """
 
 import copy
@@ -40,10 +41,10 @@ MACROS = {
 class CronExpression:
     """A parsed expression.
 
-    ``text`` is the normalised spelling; ``wildcard`` whether its minute or hour field begins with ``*``, which
-    decides how it behaves where clocks change (DESIGN §9); ``lists`` what second, minute, hour, day-of-month, month
-    and day-of-week stand for, as croniter spells it: ``*`` or a list of ``3``, ``l``, ``l5``, ``5#2`` with Sunday 0;
-    and days that move, which croniter does not know: ``15w``, ``lw``, ``l-3``.
+    ``text``: the normalised spelling. ``wildcard``: whether its minute or hour field begins with ``*``. This decides
+    how it behaves where clocks change (DESIGN §9). ``lists``: the values of second, minute, hour, day-of-month, month
+    and day-of-week, as croniter spells them: ``*`` or a list of ``3``, ``l``, ``l5``, ``5#2`` with Sunday 0. They may
+    also hold days that move, which croniter does not know: ``15w``, ``lw``, ``l-3``.
     """
 
     text: str
@@ -68,8 +69,9 @@ class CronExpression:
 
 @lru_cache(maxsize=8192)
 def parse_cron(text: str, dialect: str = CronDialect.UNIX) -> CronExpression:
-    """Parse ``text`` as ``dialect`` has it; cached. Raises ``InvalidInput`` under ``cron``, saying where the fault is,
-    the reason and what would be right.
+    """Parse ``text`` as an expression of ``dialect``; cached.
+
+    Raises ``InvalidInput`` under ``cron``. It says where the fault is, the reason, and what would be right.
     """
     dialect = CronDialect(dialect)
     normal = _normalise(text, dialect)

@@ -1,8 +1,8 @@
 """Days of the month that move with its length and its weekdays: Quartz's ``15W``, ``LW``, ``L-3`` and ``L-3W``.
 
-croniter does not know them, so their calendar is walked here. Spelt in lower case, as ``terms`` expands them. A month
-without such a day (``31W`` in April, ``L-30`` in February) is passed over, as Spring does; Quartz rolls over into the
-next month or fails.
+croniter does not know them, so their calendar is walked here. They are spelt in lower case, as ``terms`` expands them.
+A month without such a day (``31W`` in April, ``L-30`` in February) is passed over, as Spring does. Quartz rolls over
+into the next month or fails.
 """
 
 import re
@@ -22,7 +22,7 @@ def moves(days: str) -> bool:
 
 
 def values(listed: str, count: int, first: int = 0) -> tuple[int, ...]:
-    """What an expanded field of plain numbers holds, ascending: ``*`` is all ``count`` from ``first`` on."""
+    """The numbers of an expanded field of plain numbers, ascending: ``*`` is all ``count`` from ``first`` on."""
     return tuple(range(first, first + count)) if listed == "*" else tuple(sorted(map(int, listed.split(","))))
 
 

@@ -68,7 +68,7 @@ class Field:
 
 
 class _Term(Field):
-    """One entry of the list a field is."""
+    """One entry of the list that a field is."""
 
     __slots__ = ()
 
@@ -105,7 +105,7 @@ class _Term(Field):
         return f"l{before}{match['nearest'].lower()}"
 
     def _last_weekday(self) -> str | None:
-        """``L5`` in unix, ``6L`` in quartz, both the last Friday; each is refused, or read otherwise, elsewhere."""
+        """``L5`` in unix, ``6L`` in quartz, both the last Friday. Other parsers refuse each or read it differently."""
         names = "|".join(self.column.names)
         unix, quartz = (re.fullmatch(form, self.text) for form in (f"L([0-9]|{names})", f"([0-9]|{names})L"))
         match = quartz if self.dialect is CronDialect.QUARTZ else unix

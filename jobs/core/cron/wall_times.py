@@ -31,8 +31,8 @@ class WallTimes:
         self._a_day = len(self._hours) * self._an_hour
 
     def rank(self, wall: datetime) -> int:
-        """How many of them are not later than ``wall``; any offset from UTC it has is not looked at."""
-        # Digit by digit: those of an earlier day, of this day an earlier hour, and so on.
+        """How many of the times are not later than ``wall``, whose offset from UTC, if any, is ignored."""
+        # Digit by digit: times of earlier days, then times of earlier hours of this day, and so on.
         days = bisect_left(self._days, day := wall.toordinal())
         rank = days * self._a_day
         if days == len(self._days) or self._days[days] != day:
@@ -48,7 +48,7 @@ class WallTimes:
         return rank + bisect_right(self._seconds, wall.second)
 
     def nth(self, index: int) -> datetime:
-        """The one with ``index`` before it."""
+        """The time that has ``index`` times before it."""
         days, index = divmod(index, self._a_day)
         hours, index = divmod(index, self._an_hour)
         minutes, seconds = divmod(index, len(self._seconds))

@@ -1,6 +1,6 @@
-"""Whether an installation is well, and if not, why: a judgement over figures, the worst reason first.
+"""Decides from figures whether an installation is well, and if not, why: the worst reason comes first.
 
-Pure: who asks brings the figures (``jobs.explain.wellbeing``).
+Pure: the caller brings the figures (``jobs.explain.wellbeing``).
 """
 
 from jobs.core.judgement.figures import (

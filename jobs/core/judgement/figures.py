@@ -1,15 +1,15 @@
-"""What a judgement is made of: figures of one moment, all by the database's clock. Times are in seconds."""
+"""The figures that the decision is based on: of one moment, all by the database's clock. Times are in seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: A backlog of so many times a tenant's cap is a flood.
+#: A backlog of this many times a tenant's cap is a flood.
 FLOOD_TIMES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderFigures:
-    """The lease. ``seconds_left``: below 0 it ran out. ``lease_seconds``: how long it is, when it was just renewed."""
+    """The leader lease. ``seconds_left``: below 0 it has run out. ``lease_seconds``: its length after a renewal."""
 
     holder: str
     seconds_left: float
@@ -18,7 +18,7 @@ class LeaderFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """What an operator stopped or paused."""
+    """A stop or a pause by an operator."""
 
     by: str
     reason: str
@@ -27,11 +27,12 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeFigures:
-    """A job type. ``queued_seconds`` and ``due_seconds``: of the oldest that is queued, or due and not yet dispatched.
+    """A job type. ``queued_seconds``: how long its oldest queued trigger has been queued.
 
-    ``window``: how many may be queued; ``cap``: how many in flight; None: unknown, or no cap. ``expired``: running
-    triggers whose lease is over. ``late_seconds``: of the oldest due one that nothing known keeps from dispatch;
-    ``turns``: others of its tenant are dispatched meanwhile.
+    ``due_seconds``: how long the oldest trigger has been due that is not yet dispatched. ``window``: how many triggers
+    may be queued. ``cap``: how many may be in flight. None: unknown, or no cap. ``expired``: running triggers whose
+    lease is over. ``late_seconds``: how long the oldest trigger has been due that nothing known keeps from dispatch.
+    ``turns``: other triggers of that trigger's tenant are dispatched meanwhile.
     """
 
     name: str
@@ -49,8 +50,9 @@ class TypeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFigures:
-    """A worker that was heard of lately. ``slots``: how many of its slots ordinary work may take; ``running``: triggers
-    that it has claimed; ``takes``: names of the job types it serves.
+    """A worker that announced itself lately. ``takes``: names of the job types it serves.
+
+    ``slots``: how many of its slots ordinary work may take. ``running``: how many triggers it has claimed.
     """
 
     name: str
@@ -66,9 +68,10 @@ class WorkerFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFigures:
-    """A tenant with work. ``due`` is counted up to a bound; ``missed``, ``overlapped``, ``lost`` and ``dead`` are of
-    the last hour. ``is_rated``: it has a rate limit of its own. ``overflows``: a look found some of its slots free, yet
-    its cap is what its backlog waits for.
+    """A tenant with work. ``due`` is counted up to a bound.
+
+    ``missed``, ``overlapped``, ``lost`` and ``dead`` are of the last hour. ``is_rated``: it has a rate limit of its
+    own. ``overflows``: some of its slots were free when they were counted, yet its backlog waits for its cap.
     """
 
     id: int
@@ -91,13 +94,13 @@ class TenantFigures:
 
     @property
     def floods(self) -> bool:
-        """Whether more of it is due than its cap lets go in many turns."""
+        """Whether more of its triggers are due than its cap lets start in many turns."""
         return self.due >= FLOOD_TIMES * max(1, self.cap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenBreaker:
-    """A target that calls of a tenant fail at, so that they stopped."""
+    """A target at which a tenant's calls failed, so that its circuit breaker stopped them."""
 
     target: str
     tenant: str
@@ -105,7 +108,7 @@ class OpenBreaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockFigures:
-    """A process whose clock is off for sure by so much."""
+    """A process whose clock is certainly off by at least ``off_seconds``."""
 
     name: str
     off_seconds: float
@@ -113,13 +116,13 @@ class ClockFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One moment of the installation. What is unknown, or not to be seen, is None or empty.
+    """One moment of the installation. A figure that is unknown, or that must not be seen, is None or empty.
 
-    ``open_targets``: of ``open_breakers`` the first few.
-    ``election``: whether beats elect a leader. ``broker`` and ``rates``: whether the broker answers, and whether Redis
-    counts rates; ``brokerless``: whether messages go through Postgres while it does not. ``missed`` and ``lost``: of
-    the last hour by job type. ``bypassed``: beats that rated firings alone of late. ``partitions``: how far ahead each
-    table has some. ``connections``: used, and allowed. ``lag_warn_seconds``: how late is late.
+    ``election``: whether beats elect a leader. ``broker``: whether the broker answers. ``brokerless``: whether messages
+    go through Postgres while it does not. ``rates``: whether Redis counts rates. ``missed`` and ``lost``: of the last
+    hour, by job type. ``bypassed``: beats that lately rated firings alone. ``partitions``: how far ahead each table has
+    partitions. ``open_targets``: the first few of ``open_breakers``. ``connections``: used, and allowed.
+    ``lag_warn_seconds``: a trigger is late from this lag on.
     """
 
     election: bool = True

@@ -1,4 +1,4 @@
-"""The judgement: every rule is asked, and the worst reason stands in the sentence."""
+"""Asks every rule whether all is well. The worst reason stands in the sentence."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from jobs.core.judgement.of_engine import named
 from jobs.core.judgement.of_work import RULES as OF_WORK
 from jobs.core.judgement.reason import Level, Reason
 
-#: In the order of their weight: of two reasons of one level the earlier rule's comes first.
+#: In the order of their weight: between two reasons of one level, the earlier rule's reason comes first.
 RULES: tuple[Callable[[Figures], Iterable[Reason]], ...] = (*OF_ENGINE, *OF_WORK)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reasons``: the worst first; none: all is well. ``well``: what holds then."""
+    """``reasons``: the worst first; empty: all is well. ``well``: the text that then describes the installation."""
 
     reasons: tuple[Reason, ...]
     well: str
@@ -26,7 +26,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """What an operator reads first."""
+        """The sentence that an operator reads first."""
         match self.level:
             case Level.RED:
                 return f"Not well: {self.reasons[0].text}."
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def judge(figures: Figures) -> Verdict:
-    """Whether all is well, by every rule there is."""
+    """Decide by every rule whether all is well."""
     found = [reason for rule in RULES for reason in rule(figures)]
     return Verdict(tuple(sorted(found, key=lambda reason: reason.level)), _what_holds(figures))
 

@@ -1,4 +1,4 @@
-"""Rules about the engine itself: who leads, what answers, whose clock is off, where room ends."""
+"""Rules about the engine itself: whether a beat leads, servers answer, clocks agree and room is left."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -7,7 +7,7 @@ from jobs.core.instants import span
 from jobs.core.judgement.figures import Figures
 from jobs.core.judgement.reason import Level, Page, Playbook, Reason
 
-#: A leader renews its lease at a third of it. So much later something holds it.
+#: A leader renews its lease at a third of it. If it is later by this much, something holds it up.
 LATE_RENEWAL_SECONDS = 2.0
 #: A worker announces itself every ten seconds.
 SILENT_SECONDS = 15.0
@@ -18,12 +18,12 @@ CROWDED_CONNECTIONS = 0.8
 
 
 def lasting(seconds: float) -> str:
-    """Seconds in words; whole ones from the first on."""
+    """Seconds in words; from one second on, in whole seconds."""
     return span(timedelta(seconds=seconds))
 
 
 def named(name: str, otherwise: str) -> str:
-    """The name in backticks, where it may be told."""
+    """The name in backticks; ``otherwise`` if the name is empty, because it must not be shown."""
     return f"`{name}`" if name else otherwise
 
 

@@ -1,4 +1,4 @@
-"""Rules about the work: what is queued and not started, due and not dispatched, skipped, lost, held back on purpose."""
+"""Rules about the work: queued and not started, due and not dispatched, skipped, lost, or held back on purpose."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,9 +6,9 @@ from jobs.core.judgement.figures import Figures, TypeFigures
 from jobs.core.judgement.of_engine import lasting, named, some
 from jobs.core.judgement.reason import Level, Page, Playbook, Reason
 
-#: A queue holds about a second of work. The oldest of it waits for so long only where nobody takes it.
+#: A queue holds about a second of work. Its oldest trigger waits this long only if no worker takes it.
 UNSERVED_SECONDS, STUCK_SECONDS = 2.0, 5.0
-#: A flood is told of before what it holds up is late.
+#: A flood is reported before the triggers that it holds up are late.
 FLOOD_SECONDS = 2.0
 MAX_NAMED = 5
 
@@ -54,7 +54,7 @@ def workers_start_nothing(figures: Figures) -> Iterator[Reason]:
 
 
 def dispatch_does_not_turn(figures: Figures) -> Iterator[Reason]:
-    """What is due has room everywhere, and is not dispatched."""
+    """Triggers that are due have room everywhere, and are not dispatched."""
     if figures.stopped or not figures.broker or (figures.leader and figures.leader.seconds_left <= 0):
         return
     longest = max(STUCK_SECONDS, figures.lag_warn_seconds)
@@ -67,7 +67,7 @@ def dispatch_does_not_turn(figures: Figures) -> Iterator[Reason]:
 
 
 def types_are_late(figures: Figures) -> Iterator[Reason]:
-    """Due for longer than the objective, behind a queue that is full."""
+    """Triggers have been due for longer than the objective, behind a full queue or a full cap."""
     for one in _by_lateness(figures):
         full = one.window is not None and one.queued >= one.window
         capped = one.cap is not None and one.queued + one.running >= one.cap
@@ -82,7 +82,7 @@ def types_are_late(figures: Figures) -> Iterator[Reason]:
 
 
 def tenants_are_at_their_limits(figures: Figures) -> Iterator[Reason]:
-    """Late for a reason that is the tenant's own: its cap or its rate."""
+    """Triggers are late for a reason of their tenant's own: its cap or its rate."""
     late = [
         tenant
         for tenant in figures.tenants
@@ -113,7 +113,7 @@ def leases_are_over(figures: Figures) -> Iterator[Reason]:
 
 
 def firings_were_missed(figures: Figures) -> Iterator[Reason]:
-    """Skipped within the hour because they could not be dispatched in time."""
+    """Firings were skipped within the hour because they could not be dispatched in time."""
     if figures.missed:
         yield Reason(
             Level.AMBER,
@@ -166,7 +166,7 @@ def _failing(figures: Figures) -> str:
 
 
 def _waiting(figures: Figures, seconds: float) -> list[TypeFigures]:
-    """Types whose oldest queued trigger waits for that long, the longest first; not those that operators hold."""
+    """Types whose oldest queued trigger waits for longer, the longest first; without types that operators hold."""
     if figures.stopped:
         return []
     found = [
@@ -207,7 +207,7 @@ RULES = (
     leases_are_over,
     types_are_paused,
     targets_are_held_back,
-    # What went wrong within the hour comes after what is wrong now.
+    # Faults of the last hour come after present faults.
     firings_were_missed,
     attempts_were_lost,
 )

@@ -13,7 +13,7 @@ class Level(IntEnum):
 
 
 class Page(StrEnum):
-    """Where to look. Who shows it knows the addresses."""
+    """Where to look. The code that shows a reason knows the addresses."""
 
     LEASES = "leases"
     INSTALLATION = "installation"
@@ -43,8 +43,9 @@ class Playbook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``text`` begins in lower case unless with a name, has names in backticks, and no full stop. ``about``: which row
-    of the page: a job type's name, a tenant's id.
+    """``text`` begins in lower case unless it begins with a name. It has names in backticks, and no full stop.
+
+    ``about``: which row of the page: a job type's name, a tenant's id.
     """
 
     level: Level

@@ -1,12 +1,13 @@
-"""Circuit breaker: when calls of one target by one tenant stop, who tries whether it is back, and when they go on.
+"""Circuit breaker: when one tenant's calls of one target stop, which call probes it, and when they go on.
 
     closed ── enough calls of a window failed ──▶ open ── its time is over, one call probes ──▶ half_open
       ▲                                            ▲                                              │
       │                                            └────────── the probe failed: a longer time ◀──┤
       └───────────────────────────────────────────────────────────────── the probe got through ◀──┘
 
-A probe that ends without a word of the target, as when its worker died, leaves the place to the next trigger; one that
-is under way for ``PROBE_PATIENCE`` does too. So nothing stays open for good while something wants to call.
+A probe may end without an answer of the target, as when its worker died. It then leaves the place to the next trigger.
+A probe that is under way for ``PROBE_PATIENCE`` does the same. So no breaker stays open for good while a trigger wants
+to call.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-#: Each further opening in a row lasts twice as long, so many times.
+#: Each further opening in a row lasts twice as long, up to this many times.
 MAX_DOUBLINGS = 4
 PROBE_PATIENCE = timedelta(minutes=15)
 #: Codes of attempts that did not reach the target, or got no whole answer from it.
@@ -28,7 +29,7 @@ class BreakerState(StrEnum):
 
 
 class Admits(StrEnum):
-    """Whom a breaker lets through."""
+    """The triggers that a breaker lets through."""
 
     ALL = "all"
     #: One trigger, to see whether the target is back.
@@ -46,15 +47,17 @@ class Policy:
     wait: timedelta
 
     def wait_of(self, openings: int) -> timedelta:
-        """How long the so-manieth opening in a row lasts."""
+        """How long opening number ``openings`` in a row lasts."""
         doublings: int = min(max(openings, 1) - 1, MAX_DOUBLINGS)
         return self.wait * float(2**doublings)
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """``window_ends_at``: of what is counted while closed. ``openings``: in a row. ``probe_id``: the trigger that
-    probes. ``probe_at``: while open, when one may; while half-open, when another one may take its place.
+    """``probe_id``: the trigger that probes. ``openings``: how many in a row.
+
+    ``window_ends_at``: the end of the window in which calls are counted while closed. ``probe_at``: while open, when a
+    trigger may probe; while half-open, when another one may take its place.
     """
 
     state: BreakerState = BreakerState.CLOSED
@@ -68,7 +71,7 @@ class Breaker:
 
 @dataclass(slots=True)
 class Tally:
-    """What calls of one target by one tenant have shown. ``verdicts``: by trigger, whether its target answered."""
+    """The results of one tenant's calls of one target. ``verdicts``: by trigger, whether its target answered."""
 
     verdicts: dict[UUID, bool] = field(default_factory=dict)
     failures: int = 0
@@ -85,8 +88,8 @@ class Tally:
 def reached(*, attempt_state: str, error_code: str, http_status: int | None) -> bool | None:
     """Whether an attempt shows that its target works; None: it says nothing of that.
 
-    A refusal (4xx) is an answer. 5xx, time-outs and broken connections are failures; what the handler makes of itself
-    is neither.
+    A refusal (4xx) is an answer. 5xx, time-outs and broken connections are failures. An error that the handler makes by
+    itself is neither.
     """
     if attempt_state == "succeeded":
         return True
@@ -124,7 +127,7 @@ def _opened(openings: int, *, now: datetime, policy: Policy) -> Breaker:
 
 
 def admits(breaker: Breaker, *, now: datetime, probe_in_flight: bool) -> Admits:
-    """Whom it lets through now. ``probe_in_flight``: the trigger that probes is queued or running."""
+    """The triggers that it lets through now. ``probe_in_flight``: the trigger that probes is queued or running."""
     if breaker.state is BreakerState.CLOSED:
         return Admits.ALL
     due = breaker.probe_at is None or breaker.probe_at <= now

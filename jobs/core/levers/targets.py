@@ -1,10 +1,10 @@
 """Rules for targets, the hosts that handlers call: which pattern matches which target, and which rule wins.
 
-A pattern is a host in which ``*`` stands for any characters but a colon, with a port or without; without one it matches
-the host at any port. ``*`` alone matches every target. Of the rules that match, each limit is taken from the most
-specific one that sets it: a host without ``*`` before any pattern with one, a longer pattern before a shorter one, an
-operator's rule before one of the settings with the same pattern. So a pause of ``*.example.com`` leaves the rate of
-``api.example.com`` as it is, and holds there too.
+A pattern is a host in which ``*`` stands for any characters except a colon. It may have a port; without one it matches
+the host at any port. ``*`` alone matches every target. Each limit is taken from the most specific matching rule that
+sets it: a host without ``*`` before any pattern with one, a longer pattern before a shorter one, an operator's rule
+before one of the settings with the same pattern. So a pause of ``*.example.com`` leaves the rate of ``api.example.com``
+as it is, and holds there too.
 """
 
 import re
@@ -21,7 +21,7 @@ MAX_PATTERN_LENGTH = 255
 MAX_STARS = 2
 MIN_RATE, MAX_RATE = 0.001, 100_000.0
 MAX_IN_FLIGHT = 1_000_000
-#: Targets whose limits are remembered; tenants invent them.
+#: How many targets' limits are remembered; tenants invent targets.
 _REMEMBERED = 10_000
 _NAME = re.compile(r"[\w*](?:[\w.*-]*[\w*])?(?::(?P<port>[0-9]{1,5}))?")
 _ADDRESS = re.compile(r"\[(?P<address>[0-9a-f:.]{2,45})\](?::(?P<port>[0-9]{1,5}))?")
@@ -29,10 +29,10 @@ _ADDRESS = re.compile(r"\[(?P<address>[0-9a-f:.]{2,45})\](?::(?P<port>[0-9]{1,5}
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds for the targets that ``pattern`` matches, each by itself. None, or not paused: it says nothing of it.
+    """The limits of each target that ``pattern`` matches. A field that is None, and ``paused`` as False, sets nothing.
 
     ``rate_per_second``: calls a second; 0: no limit. ``max_in_flight``: queued or running at once. ``paused``: nothing
-    starts, because of ``reason``, ``since`` then. ``set_by_operator``: not by the settings.
+    starts, because of ``reason``, from ``since`` on. ``set_by_operator``: not by the settings.
     """
 
     pattern: str
@@ -50,7 +50,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What holds for one target. ``rate_per_second``: 0 is no limit. ``paused_by``: the rule that pauses it."""
+    """The limits of one target. ``rate_per_second``: 0 is no limit. ``paused_by``: the rule that pauses it."""
 
     rate_per_second: float = 0.0
     max_in_flight: int | None = None
@@ -61,7 +61,7 @@ NO_LIMITS = Limits()
 
 
 class Rules:
-    """All rules of an installation; they never change. ``version``: counts the changes that operators made."""
+    """All rules of an installation; immutable. ``version``: counts the changes that operators made."""
 
     def __init__(self, rules: Iterable[Rule] = (), *, version: int = 0) -> None:
         self.version = version
@@ -76,7 +76,7 @@ class Rules:
         return iter(self._rules)
 
     def of(self, target: str) -> Limits:
-        """What holds for ``target``, as a job names it; "": it calls no host that is known."""
+        """The limits of ``target``, as a job names it; "": the job calls no host that is known."""
         if not self._rules or not target:
             return NO_LIMITS
         known = self._known.get(target)
@@ -103,7 +103,7 @@ class Rules:
 
 
 def read_pattern(text: str) -> str:
-    """A pattern as it is stored: in lower case. Raises ``InvalidInput`` for what can match no target."""
+    """A pattern as it is stored: in lower case. Raises ``InvalidInput`` for one that can match no target."""
     pattern = text.lower()
     found = _ADDRESS.fullmatch(pattern) or _NAME.fullmatch(pattern)
     if found is None or ".." in pattern or len(pattern) > MAX_PATTERN_LENGTH:
@@ -114,7 +114,7 @@ def read_pattern(text: str) -> str:
             }
         )
     if pattern.count(EVERY) > MAX_STARS:
-        raise InvalidInput({"pattern": f"May have {MAX_STARS} * at most."})
+        raise InvalidInput({"pattern": f"May have at most {MAX_STARS} *."})
     if found["port"] is not None and not 1 <= int(found["port"]) <= 65_535:
         raise InvalidInput({"pattern": "The port must be from 1 to 65535."})
     return pattern

@@ -1,7 +1,7 @@
 """The policies a job may choose, and every decision made by them; pure, and the one place that decides.
 
-``firings``: on a due trigger. ``failures``: on a failed attempt, a dead worker, an unclaimed message. ``words``: what a
-job chooses from.
+``firings``: decisions on a due trigger. ``failures``: decisions on a failed attempt, a dead worker, an unclaimed
+message. ``words``: the values that a job chooses from.
 """
 
 from jobs.core.policies.failures import (

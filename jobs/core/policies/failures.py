@@ -1,8 +1,7 @@
-"""What becomes of an attempt that failed, of a worker that died, and of a message that no worker claims (DESIGN §7).
+"""Decisions after an attempt failed, after a worker died, and on a message that no worker claims (DESIGN §7).
 
-The worker and the reaper both ask ``after_failure``, so a handler that raised and a worker that died are decided by the
-same rule. It keeps true that a trigger is retried only within its budget and that an ``at_most_once`` trigger is never
-started twice.
+The worker and the reaper both ask ``after_failure``, so one rule decides after a handler raised and after a worker
+died. By this rule a trigger is retried only within its budget, and an ``at_most_once`` trigger is never started twice.
 """
 
 import random
@@ -14,7 +13,7 @@ from jobs.core.policies.words import Delivery
 
 #: Workers that may die under one trigger before it is taken for the cause (DESIGN §7).
 POISON_CRASHES = 3
-#: The deadline for claiming a message doubles at most so often.
+#: The deadline for claiming a message doubles at most this many times.
 MAX_DOUBLINGS = 6
 
 
@@ -44,12 +43,12 @@ def after_failure(
     retry_after: timedelta | None,
     rng: random.Random,
 ) -> Retry | Bury:
-    """What becomes of a trigger whose attempt has just failed (DESIGN §7).
+    """Decide on a trigger whose attempt has just failed (DESIGN §7).
 
     ``permanent``: the handler said that no retry can help. ``crashed``: the worker died or its lease ran out.
     ``attempts``: attempts used in this budget, the failed one included. ``crash_count``: crashes, this one
-    included. ``elapsed``: time since the budget began. ``retry_after``: what the target asked for. ``rng``
-    draws the jitter.
+    included. ``elapsed``: time since the budget began. ``retry_after``: the wait that the target asked for.
+    ``rng`` draws the jitter.
     """
     if permanent:
         return Bury("permanent")
@@ -68,13 +67,13 @@ def after_failure(
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Do not try again: somebody asked for it to be cancelled while it ran."""
+    """Do not try again: its cancellation was requested while it ran."""
 
 
 def is_charged(*, claimed_with: int, stopping: bool) -> bool:
     """Whether a trigger whose worker died is charged for the crash (DESIGN §7): it was alone, and the death unexpected.
 
-    ``claimed_with``: how many more its worker had claimed with it. ``stopping``: its worker had been told to stop.
+    ``claimed_with``: how many others its worker had claimed with it. ``stopping``: its worker had been told to stop.
     """
     return claimed_with == 0 and not stopping
 
@@ -90,9 +89,9 @@ def after_crash(
     cancel_requested: bool,
     rng: random.Random,
 ) -> Retry | Bury | Cancel:
-    """What becomes of a trigger whose worker died while it ran. Arguments as of ``after_failure``, without this crash.
+    """Decide on a trigger whose worker died while it ran. Arguments as of ``after_failure``, without this crash.
 
-    ``charged``: as ``is_charged`` says. Uncharged, the crash counts neither as one nor as an attempt.
+    ``charged``: as ``is_charged`` says. Uncharged, the crash counts neither as a crash nor as an attempt.
     """
     if cancel_requested:
         return Cancel()
@@ -112,9 +111,9 @@ def after_crash(
 def claim_deadline(first: timedelta, *, fence: int, attempt_count: int) -> timedelta:
     """How long a queued trigger may wait for a worker before its message is taken for lost (DESIGN §6.4).
 
-    ``first``: of the first dispatch. From the second dispatch on that nobody claimed (of ``fence - attempt_count``) it
-    doubles with each, up to ``MAX_DOUBLINGS`` times, so that a queue that is merely slow is not flooded with copies.
-    ``reap_queued`` of reap.sql says it too, for whole sets; a test holds the two together.
+    ``first``: the deadline of the first dispatch. From the second unclaimed dispatch on (of ``fence - attempt_count``),
+    each one doubles the deadline, up to ``MAX_DOUBLINGS`` times. So a queue that is only slow is not flooded with
+    copies. ``reap_queued`` of reap.sql states the same rule for whole sets; a test holds the two together.
     """
     doublings = min(max(fence - attempt_count - 2, 0), MAX_DOUBLINGS)
     return first * (1 << doublings)

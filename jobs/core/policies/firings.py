@@ -1,6 +1,6 @@
-"""What becomes of a trigger that is due: dispatch, wait, end with a reason, replace others (DESIGN §8, §9).
+"""Decisions on a trigger that is due: dispatch, wait, end with a reason, replace others (DESIGN §8, §9).
 
-Dispatch asks ``decide``; explain asks it too, and catch-up asks its rule on what was missed.
+Dispatch asks ``decide``, and explain asks it too. Catch-up asks its rule on missed firings.
 """
 
 from dataclasses import dataclass, replace
@@ -12,19 +12,19 @@ from jobs.core.policies.words import MisfirePolicy, OverlapPolicy
 
 
 class Decision(StrEnum):
-    """What dispatch does with a trigger that is due. The ends carry their reason (``states.REASONS``)."""
+    """The decision of dispatch on a trigger that is due. The ends carry their reason (``states.REASONS``)."""
 
     DISPATCH = "dispatch"
-    #: Not yet: out of sight until another trigger of its job, or of its concurrency key, ends.
+    #: Not yet: hidden from dispatch until another trigger of its job, or of its concurrency key, ends.
     WAIT = "wait"
-    #: Its job is not active: out of sight until it is resumed.
+    #: Its job is not active: hidden from dispatch until the job is resumed.
     HOLD = "hold"
-    #: Its job has another type since: it moves to that type's lane.
+    #: Its job has another type by now: the trigger moves to that type's lane.
     MOVE = "move"
-    #: Wait, and stop the others of its job.
+    #: Wait, and stop the other triggers of its job.
     REPLACE = "replace"
     SUPERSEDED = "superseded"
-    #: Its job was cancelled or deleted while it was made.
+    #: Its job was cancelled or deleted while the trigger was made.
     JOB_CANCELLED = "job_cancelled"
     MISFIRE = "misfire"
     COALESCED = "coalesced"
@@ -33,7 +33,7 @@ class Decision(StrEnum):
 
 
 class Firing(Protocol):
-    """A trigger that is due, as the decision needs it; a row of it will do."""
+    """A trigger that is due, with the fields that the decision needs; a row of it will do."""
 
     @property
     def scheduled_for(self) -> datetime: ...
@@ -52,7 +52,10 @@ class Firing(Protocol):
 
 
 def may_skip(firing: Firing) -> bool:
-    """What was tried once, or asked for, is never skipped, even if a lost message made it pending again."""
+    """Whether a firing may be skipped.
+
+    A firing that was tried once, or asked for, is never skipped, even if a lost message made it pending again.
+    """
     return (
         firing.attempt_count == 0
         and firing.replay_count == 0
@@ -63,12 +66,12 @@ def may_skip(firing: Firing) -> bool:
 
 @dataclass(slots=True)
 class JobFacts:
-    """What is known of a job while its triggers are decided: its policies, and its other triggers.
+    """The facts of a job by which its triggers are decided: its policies, and its other triggers.
 
-    ``active``: its triggers may start; ``ended``: they never will. ``unfinished``: in flight or retrying;
-    ``in_flight``: queued or running; ``key_in_flight``: of its concurrency key. ``keep_from``: missed firings scheduled
-    before it give way to later ones (None: none do). ``newest_due``, ``oldest_due``: of its scheduled firings that are
-    due and pending. ``started``: how many were dispatched since the counts were read.
+    ``active``: its triggers may start; ``ended``: they never will. ``in_flight``: queued or running; ``unfinished``:
+    these, and one more if any is retrying; ``key_in_flight``: of its concurrency key. ``keep_from``: missed firings
+    scheduled before it give way to later ones (None: none do). ``newest_due``, ``oldest_due``: of its scheduled firings
+    that are due and pending. ``started``: how many were dispatched since the counts were read.
     """
 
     job_type: str
@@ -91,7 +94,7 @@ class JobFacts:
 
 
 def decide(firing: Firing, job: JobFacts) -> Decision:
-    """What becomes of a trigger that is due and whose turn has come (DESIGN §9). The one place that decides it."""
+    """Decide on a trigger that is due and whose turn has come (DESIGN §9). This is the one place that decides it."""
     if job.ended:
         return Decision.JOB_CANCELLED
     if not job.active:
@@ -118,9 +121,10 @@ def key_is_full(job: JobFacts) -> bool:
 
 
 class JobLoad(Protocol):
-    """A job of which triggers are parked behind others; a row of ``parking.behind`` will do.
+    """A job with triggers that are parked behind others; a row of ``parking.behind`` will do.
 
-    Counts of its triggers that are not parked: ``in_flight``, ``retrying``, and ``in_sight``, due and seen by dispatch.
+    It counts triggers that are not parked, as far as the number decides: ``in_flight``, ``retrying`` (0 or 1), and
+    ``in_sight``: due and seen by dispatch (to ``max_concurrent``).
     """
 
     @property
@@ -136,9 +140,9 @@ class JobLoad(Protocol):
 
 
 def room_to_show(job: JobLoad) -> int:
-    """How many of a job's parked triggers, the oldest, dispatch is to see again (DESIGN §8).
+    """How many of a job's oldest parked triggers dispatch must see again (DESIGN §8).
 
-    It decides about them then as about any other; so this only keeps those out of its sight that would be parked again.
+    Dispatch then decides on them as on any other trigger. So this only hides those that would be parked again.
     """
     # Triggers that dispatch sees already go first.
     busy = job.in_flight + job.in_sight
@@ -149,25 +153,26 @@ def room_to_show(job: JobLoad) -> int:
 
 def is_missed(firing: Firing, job: JobFacts) -> bool:
     """Whether the misfire policy decides about a firing: it may be skipped, and its grace is over."""
-    # As long as a firing may be skipped, its due_at is its scheduled_for and its job's jitter.
+    # As long as a firing may be skipped, its due_at is its scheduled_for plus its job's jitter.
     return may_skip(firing) and firing.due_at + job.misfire_grace < job.now
 
 
 def runs_late(firing: Firing, job: JobFacts, *, missed: bool) -> bool:
-    """Whether a firing is one of those that run however late they are. ``missed``: as ``is_missed`` says."""
+    """Whether a firing runs however late it is. ``missed``: as ``is_missed`` says."""
     return firing.origin in ("catchup", "backfill") or (
         missed and job.misfire_policy in (MisfirePolicy.FIRE_ALL, MisfirePolicy.BACKFILL)
     )
 
 
 def must_run(firing: Firing, *, late: bool) -> bool:
-    """What runs late, or was asked for, waits for what is in flight and passes what retries."""
+    """Whether a firing runs late or was asked for. Such a firing waits for those in flight and passes retrying ones."""
     return late or not may_skip(firing)
 
 
 def ignores_overlap(firing: Firing) -> bool:
-    """Whether a firing was asked to start beside others of its job. These see it as any other, and its concurrency key
-    still holds it.
+    """Whether a firing was asked to start beside others of its job.
+
+    The others see it as any other firing, and its concurrency key still holds it.
     """
     return firing.origin == "run_beside"
 
@@ -182,7 +187,7 @@ def one_at_a_time(firing: Firing, job: JobFacts, *, late: bool) -> bool:
 
 
 def most_to_run(policy: str, *, max_catchup: int) -> int:
-    """How many missed firings the policy lets run, the newest; ``fire_all`` runs every one and is not asked."""
+    """How many of the newest missed firings the policy lets run. ``fire_all`` runs every one and is not asked."""
     return {MisfirePolicy.SKIP: 0, MisfirePolicy.FIRE_ONCE: 1, MisfirePolicy.BACKFILL: max_catchup}[
         MisfirePolicy(policy)
     ]
@@ -192,7 +197,7 @@ def end_of_missed(policy: str, *, too_old: bool, passed_over: bool) -> Decision 
     """How a missed firing ends by its job's policy (DESIGN §9); None: it runs late.
 
     ``too_old``: older than the catch-up window. ``passed_over``: as many newer ones were missed as may run
-    (``most_to_run``). Dispatch asks it of single firings, catch-up of all firings between two instants.
+    (``most_to_run``). Dispatch asks about single firings, catch-up about all firings between two instants.
     """
     match policy:
         case MisfirePolicy.SKIP:

@@ -6,7 +6,7 @@ from jobs.core.errors import InvalidInput
 
 
 class OverlapPolicy(StrEnum):
-    """What happens when a trigger is due and another of the same job is unfinished."""
+    """The rule for a trigger that is due while another of the same job is unfinished."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -16,7 +16,7 @@ class OverlapPolicy(StrEnum):
 
 
 class MisfirePolicy(StrEnum):
-    """What happens to firings that could not be dispatched within the grace."""
+    """The rule for firings that could not be dispatched within the grace."""
 
     FIRE_ONCE = "fire_once"
     SKIP = "skip"
@@ -40,7 +40,7 @@ class CronDialect(StrEnum):
 
 
 class DstPolicy(StrEnum):
-    """What a fixed schedule does where clocks change; wildcard schedules follow elapsed time under each."""
+    """How a fixed schedule behaves where clocks change; wildcard schedules follow elapsed time under each policy."""
 
     VIXIE = "vixie"
     SKIP = "skip"
@@ -62,7 +62,7 @@ class Priority(IntEnum):
 
     @classmethod
     def from_label(cls, label: str) -> "Priority":
-        """The priority the API's word names. Raises ``InvalidInput`` under ``priority``."""
+        """The priority that the API's word names. Raises ``InvalidInput`` under ``priority``."""
         for priority in cls:
             if priority.label == label:
                 return priority
@@ -70,5 +70,5 @@ class Priority(IntEnum):
         raise InvalidInput({"priority": f"{label!a:.40} is not a priority; use one of {words}."})
 
 
-#: It and those before it may start in slots that workers keep free (DESIGN §8).
+#: This priority and more urgent ones may start in slots that workers keep free (DESIGN §8).
 LEAST_URGENT = Priority.HIGH

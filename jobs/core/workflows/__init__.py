@@ -1,1 +1,1 @@
-"""Workflows, as far as they are pure: the states of runs and task runs, and what makes a graph sound (ADR 32)."""
+"""The pure part of workflows: the states of runs and task runs, and the rules for a sound graph (ADR 32)."""

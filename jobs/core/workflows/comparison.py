@@ -1,4 +1,4 @@
-"""What lies between two definitions of a workflow: pure, of definitions that were read and written out again."""
+"""The difference of two definitions of a workflow: pure, for definitions that were read and written out again."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ _GRAPH = ("tasks", "edges")
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What was added, removed and changed from one definition to the other, each in the order of its definition.
+    """The additions, removals and changes from one definition to the other, each in the order of its definition.
 
-    An edge whose condition changed is removed and added. The order of tasks and edges is no difference.
+    An edge whose condition changed is removed and added. Another order of tasks and edges is no difference.
     """
     old, new = before["tasks"], after["tasks"]
     changes = {key: list(differences(old[key], new[key])) for key in new if key in old}

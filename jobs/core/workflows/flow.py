@@ -1,8 +1,8 @@
-"""Data flow: the values that a task's payload takes from what came before it (ADR 32).
+"""Data flow: the values that a task's payload takes from its run and from tasks before it (ADR 32).
 
 ``{"$from": "extract.result.rows"}`` stands for a value within a payload, whose type is kept. It names the result of a
-task upstream, ``workflow.input``, ``run.scheduled_for``, or in a map ``map.item`` or ``map.index``; names and positions
-(from 0) lead further into a result, the input or an item. That is all of the language. ``carillon_value`` of migration
+task upstream, ``workflow.input``, ``run.scheduled_for``, or in a map ``map.item`` or ``map.index``. Names and positions
+(from 0) lead further into a result, the input or an item. That is the whole language. ``carillon_value`` of migration
 0012 finds the values.
 """
 
@@ -18,22 +18,22 @@ from jobs.core.workflows.graph import Edge
 
 T = TypeVar("T")
 FROM = "$from"
-#: So many values one payload may take; each is as large as a result may be.
+#: How many values one payload may take; each may be as large as a result.
 MAX_REFERENCES = 32
-#: Each may become ten thousand triggers.
+#: How many tasks may be maps: each may become ten thousand triggers.
 MAX_MAPS = 10
 _SHAPE = "Must be like extract.result.rows, workflow.input.day or run.scheduled_for."
-#: Beside results: what a path may lead into, and what it may not.
+#: Sources beside results: those that a path may lead into, and those that it may not.
 _LEADING_ON = (("workflow", "input"), ("map", "item"))
 _WHOLE = (("run", "scheduled_for", ()), ("map", "index", ()))
-#: As some write the place of an element: ``rows[0]``.
+#: Another spelling of an element's place: ``rows[0]``.
 _POSITION = re.compile(r"\[(\d+)\]")
-#: Of a secret's placeholder (jobs.handlers.placeholders), which is also left where a result held the secret itself.
+#: The start of a secret's placeholder (jobs.handlers.placeholders). It also stands where a result held the secret.
 _PLACEHOLDER = "{{secret:"
 
 
 class Reference(NamedTuple):
-    """``what`` a ``source`` has (a task, ``workflow`` or ``run``), and a ``path`` that leads further into it."""
+    """A ``source`` (a task, ``workflow``, ``run`` or ``map``), its part ``what``, and a ``path`` further into that."""
 
     source: str
     what: str
@@ -62,15 +62,15 @@ class Reference(NamedTuple):
         return ".".join((self.source, self.what, *self.path))
 
 
-#: Of the results of a map's items together, as they are stored. ``carillon_value`` has it too.
+#: The limit for the results of a map's items together, as they are stored. ``carillon_value`` has it too.
 MAX_COLLECTED_BYTES = 4 * 1024 * 1024
-#: In the place of a value that is larger.
+#: Stands in the place of a value that is larger.
 TOO_LARGE = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
-    """What an attempt is a task of. ``scheduled_for`` is the run's instant, ``input`` what the run began with."""
+    """The task, run and workflow of an attempt. ``scheduled_for`` is the run's instant, ``input`` the run's input."""
 
     workflow_id: UUID
     workflow_name: str
@@ -83,23 +83,23 @@ class TaskContext:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Stands in the place of a payload whose values cannot be had: why not."""
+    """Stands in the place of a payload whose values cannot be taken. ``why``: the reason."""
 
     why: str
 
 
 def references(payload: object) -> set[Reference]:
-    """All that a sound payload takes."""
+    """All references of a sound payload."""
     return {Reference.read(value[FROM]) for _, value in _each(payload, "")}
 
 
 def faults(
     taking: Mapping[str, Mapping[str, object]], edges: Sequence[Edge], *, runs: Collection[str] = ()
 ) -> dict[str, str]:
-    """What is wrong with the references of these tasks, by ``tasks.<key>.<field>.<place>``; empty: nothing.
+    """The faults in the references of these tasks, by ``tasks.<key>.<field>.<place>``; empty: there are none.
 
-    ``taking``: by task and field what may take values: ``payload``, of a map ``map.over``. The graph must be sound.
-    ``runs``: tasks that are a run of another workflow, whose results are those of its tasks.
+    ``taking``: by task and field, the parts that may take values: ``payload``, and ``map.over`` of a map. The graph
+    must be sound. ``runs``: tasks that are a run of another workflow; their results are those of its tasks.
     """
     found: dict[str, str] = {}
     upstream: dict[str, set[str]] = {}
@@ -116,7 +116,7 @@ def faults(
         for place, value in places:
             upstream = upstream or _upstream(taking, edges)
             if value is fields.get("payload"):
-                found[place] = f"{FROM} stands for a value within a payload, not for all of it."
+                found[place] = f"{FROM} can stand for a value in a payload, not for the whole payload."
             elif wrong := _fault(
                 value, key=key, upstream=upstream[key], taking=taking, runs=runs, place=place
             ):
@@ -134,7 +134,7 @@ def _fault(
     place: str,
 ) -> str:
     if len(value) > 1:
-        return f"{FROM} stands alone in its object."
+        return f"{FROM} must be the only name in its object."
     try:
         reference = Reference.read(value[FROM])
     except ValueError as error:
@@ -148,7 +148,7 @@ def _fault(
         return ""
     if reference.task not in taking:
         return f"{reference}: there is no task {reference.task}."
-    return f"{reference}: {reference.task} is not upstream of {key}, so it need not have ended before."
+    return f"{reference}: {reference.task} is not upstream of {key}, so it may not have ended before."
 
 
 def _upstream(keys: Iterable[str], edges: Sequence[Edge]) -> dict[str, set[str]]:
@@ -163,7 +163,7 @@ def _upstream(keys: Iterable[str], edges: Sequence[Edge]) -> dict[str, set[str]]
 
 
 def without_taken(errors: Mapping[str, T], payload: object) -> dict[str, T]:
-    """Of what a job type finds wrong with a payload, by ``payload.<place>``, all that is not about a value to come."""
+    """The faults that a job type finds in a payload, by ``payload.<place>``, without those about a value to come."""
     places = tuple(f"{place}." for place, _ in _each(payload, "payload"))
     return {
         field: told
@@ -175,16 +175,16 @@ def without_taken(errors: Mapping[str, T], payload: object) -> dict[str, T]:
 def filled(payload: object, values: Mapping[Reference, Any]) -> Any:
     """The payload with the values in their places: a copy, or an ``Unresolved`` that names the path.
 
-    Refused is a value that holds a secret's placeholder: whoever a task calls could else have any secret sent.
+    A value that holds a secret's placeholder is refused: else a target that a task calls could have any secret sent.
     """
     for reference in references(payload):
         if reference not in values:
-            return Unresolved(f"There is nothing at {reference}.")
+            return Unresolved(f"There is no value at {reference}.")
         if values[reference] is TOO_LARGE:
-            return Unresolved(f"What is at {reference} is larger than {MAX_COLLECTED_BYTES:,} bytes.")
+            return Unresolved(f"The value at {reference} is larger than {MAX_COLLECTED_BYTES:,} bytes.")
         if _holds_secret(values[reference]):
             return Unresolved(
-                f"The value at {reference} holds a placeholder of a secret, which is never taken over."
+                f"The value at {reference} has the placeholder of a secret, which cannot be passed on."
             )
     return _filled(payload, values)
 

@@ -1,4 +1,4 @@
-"""What makes a workflow's graph sound. A graph without a cycle has no task that cannot be reached."""
+"""The rules for a sound graph of a workflow. A graph without a cycle has no task that cannot be reached."""
 
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -25,9 +25,9 @@ class Edge(NamedTuple):
 
 
 def faults(whens: Mapping[str, When], edges: Sequence[Edge]) -> dict[str, str]:
-    """What is wrong with the graph of these tasks, by ``tasks`` or ``edges.<position>``; empty: nothing is.
+    """The faults in the graph of these tasks, by ``tasks``, ``edges`` or ``edges[<position>]``; empty: there are none.
 
-    A cycle is told, with its path, once the edges are sound one by one.
+    A cycle is reported, with its path, once the edges are sound one by one.
     """
     found: dict[str, str] = {}
     if not 0 < len(whens) <= MAX_TASKS:

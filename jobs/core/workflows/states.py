@@ -1,4 +1,4 @@
-"""The state machines of workflow runs and task runs: the table that SQL and docs are held to, as ``core.states`` is."""
+"""The state machines of workflow runs and task runs: SQL and docs must match this table, as with ``core.states``."""
 
 from enum import StrEnum
 
@@ -11,11 +11,11 @@ class RunState(StrEnum):
 
 
 class TaskRunState(StrEnum):
-    #: Not all is known of the tasks before it.
+    #: Not everything is known of the tasks before it.
     WAITING = "waiting"
     #: May start; the run's ``max_parallel`` holds it.
     READY = "ready"
-    #: Has its trigger, which says all else.
+    #: Has its trigger, which holds all else.
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -27,18 +27,18 @@ class TaskRunState(StrEnum):
 WAIT_TYPE = "carillon.wait"
 UNFINISHED_TASK_RUNS = (TaskRunState.WAITING, TaskRunState.READY, TaskRunState.STARTED)
 #: Why a task run was skipped: no condition of its edges can be met any more; a task failed and the workflow halts; a
-#: caller asked to go on without it, so that it counts as succeeded to what comes after.
+#: caller asked to go on without it, so that it counts as succeeded for the tasks after it.
 SKIP_REASONS = ("upstream", "halted", "requested")
-#: Why a map failed before it had items: what it is to go over is not there, is no list, or is too long.
+#: Why a map failed before it had items: the value to go over is not there, is no list, or is too long.
 MAP_REASONS = ("no_list", "too_long")
-#: Why a run was asked to end: by a caller; it took longer than it may; a newer firing takes its place; the run of which
-#: it is a task is cancelled.
+#: Why a run was asked to end: a caller asked; it took longer than it may; a newer firing takes its place; the run of
+#: which it is a task is cancelled.
 CANCEL_REASONS = ("requested", "deadline", "replaced", "outer")
 #: The job type of the hidden job that is a workflow's schedule: each of its firings begins a run.
 SCHEDULE_TYPE = "carillon.workflow"
 #: The job type of tasks that are a run of another workflow. Such a task ends as its run does.
 RUN_TYPE = "carillon.run"
-#: Runs within runs, and how many there may be below one that none began.
+#: How deep runs may lie within runs, and how many there may be below a run that no other run began.
 MAX_DEPTH = 8
 MAX_BELOW = 10_000
 
@@ -51,14 +51,14 @@ class Condition(StrEnum):
     ON_FINISHED = "on_finished"
 
     def is_met_by(self, end: TaskRunState, reason: str = "") -> bool:
-        """Whether an edge is met whose task before ended so. The database decides by the same (carillon_settle_run)."""
+        """Whether an edge is met whose earlier task ended so. The database has the same rule (carillon_settle_run)."""
         if self is Condition.ON_SUCCESS:
             return end is TaskRunState.SUCCEEDED or (end, reason) == (TaskRunState.SKIPPED, "requested")
         return self is Condition.ON_FINISHED or end in (TaskRunState.FAILED, TaskRunState.CANCELLED)
 
 
 class When(StrEnum):
-    """How many of its incoming edges a task needs, and what an edge that names no condition asks for."""
+    """How many of its incoming edges a task needs, and the condition of an edge that names none."""
 
     ALL_SUCCESS = "all_success"
     ALL_FINISHED = "all_finished"
@@ -76,7 +76,7 @@ class When(StrEnum):
         return Condition.ON_FAILURE if self is When.ANY_FAILURE else Condition.ON_SUCCESS
 
 
-#: Verb -> pairs of states. A retry lets a run go on that ended.
+#: Verb -> pairs of states. A retry lets a run that ended go on.
 RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     "begin": frozenset({("-", RunState.RUNNING)}),
     "end": frozenset(
@@ -87,8 +87,8 @@ RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     ),
 }
 S = TaskRunState
-#: Verb -> pairs of states. ``plan`` makes a task run with its run; ``end`` follows its trigger's end, of a map its
-#: items'; ``expand`` is of a map; ``again`` and ``pass`` are of a run that is retried.
+#: Verb -> pairs of states. ``plan`` makes a task run with its run. ``end`` follows the end of its trigger; for a map,
+#: the end of its items. ``expand`` is of a map. ``again`` and ``pass`` are of a run that is retried.
 TASK_RUN_TRANSITIONS: dict[str, frozenset[tuple[str, str]]] = {
     "plan": frozenset({("-", S.WAITING), ("-", S.READY)}),
     "ready": frozenset({(S.WAITING, S.READY)}),

@@ -1,13 +1,14 @@
-"""Catch up: decide what becomes of missed firings, and let those that are to run do so at their pace (DESIGN §9).
+"""Catch up: decide missed firings, and make triggers of the firings that run, at their pace (DESIGN §9).
 
-Two walks over the catch-up at hand, each a few short transactions a turn. *Decide* goes through what was missed by the
-job's misfire policy: what does not run is put on record at once, what does waits in the catch-up's tail. It counts and
-lists nothing it need not, so nine days cost what a minute does. *Run* turns tails, and every instant of ``fire_all``
-and of backfills, into triggers, as fast as ``Pace`` lets it.
+Two walks go over the catch-ups, each in a few short transactions a turn. *Decide* applies the job's misfire policy to
+the missed firings. Firings that do not run are recorded at once; firings that run wait in the catch-up's tail. *Decide*
+counts firings and lists only those it must, so nine days cost as much as a minute. *Run* turns tails, and every instant
+of ``fire_all`` and of backfills, into triggers, as fast as ``Pace`` lets it.
 
-Each catch-up is decided as its job was when it began, whatever was edited since; its triggers are the present
-version's. A transaction writes the records and the catch-up's cursor together, so a crash loses and doubles nothing;
-two beats take different rows. A turn ends when its time is up, so that on-time work never waits long behind the past.
+Each catch-up is decided by its job as it was when the catch-up began, even if the job was edited since; its triggers
+are of the job's present version. A transaction writes the records and the catch-up's cursor together, so a crash loses
+and doubles nothing. Two beats take different rows. A turn ends when its time is up, so on-time work never waits long
+behind past firings.
 """
 
 import time
@@ -35,21 +36,21 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 
-#: Catch-ups a transaction takes.
+#: Catch-ups per transaction.
 BATCH = 100
-#: Firings of one job that may wait, where several may run at once: so all of a tenant's jobs get theirs.
+#: Firings of one job that may wait, where several may run at once. So all jobs of a tenant get their turn.
 VISIT = 10
-#: Skipped firings a transaction writes as triggers, about: so that it stays short after an outage of hours.
+#: About how many skipped firings a transaction writes as triggers, so that it stays short after an outage of hours.
 MAX_WRITTEN = 1_000
-#: Triggers of one catch-up looked up at once, to leave their firings out; what lies behind them waits a turn.
+#: Triggers of one catch-up looked up at once, to leave their firings out. The firings behind them wait a turn.
 MAX_RECORDED = 1_000
-#: As many between the instants of a tail: more than the longest has.
+#: Triggers looked up at once between the instants of a tail: more than the longest tail has.
 MAX_IN_TAIL = 20_000
 _START = UUID(int=0)
 
 
 class Step(NamedTuple):
-    """What deciding a catch-up comes to; ``partly``: it was too much for one step."""
+    """The result of deciding a catch-up; ``partly``: it was too much for one step."""
 
     skips: list[Skip]
     runs: list[Run]
@@ -58,7 +59,7 @@ class Step(NamedTuple):
 
 
 class CatchUps:
-    """Where both walks have come to. ``monotonic`` gives seconds, for the time a turn may take."""
+    """Remembers how far both walks have come. ``monotonic`` gives seconds, for the time a turn may take."""
 
     def __init__(self, *, pace: Pace, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pace = pace
@@ -70,7 +71,7 @@ class CatchUps:
     def step(self, *, leadership: Leadership, budget: timedelta) -> bool:
         """Work for about ``budget``. Returns whether there is more that could be done at once."""
         deadline = self._monotonic() + budget.total_seconds()
-        # Running first: it is paced, so it leaves most of the time to deciding, which is not.
+        # Run first: running is paced, so it leaves most of the time to deciding, which is not paced.
         self._run(leadership, deadline)
         more = True
         while more and self._monotonic() < deadline:
@@ -94,7 +95,7 @@ class CatchUps:
     def _steps(
         self, rows: Sequence[Any], deadline: float
     ) -> tuple[list[Step], list[tuple[Any, ScheduleError]]]:
-        """What to do about each catch-up, and those whose schedule is broken. Leaves off when the time is up."""
+        """The step for each catch-up, and the catch-ups whose schedule is broken. Stops when the time is up."""
         steps: list[Step] = []
         broken: list[tuple[Any, ScheduleError]] = []
         written = 0
@@ -140,14 +141,14 @@ class CatchUps:
 
 
 def _recorded_ahead(rows: Sequence[Any]) -> list[list[datetime]]:
-    """The first instants of each catch-up, of those not dealt with, that have a trigger."""
+    """For each catch-up, the first instants after its cursor that have a trigger already."""
     return ledger.recorded(
         [(row.job_id, row.cursor + TICK, row.until_at) for row in rows], limit=MAX_RECORDED
     )
 
 
 def _recorded_in_tails(rows: Sequence[Any]) -> list[list[datetime]]:
-    """What lies between the instants of each tail."""
+    """The recorded instants that lie between the instants of each tail."""
     tails = [row for row in rows if row.tail]
     found = ledger.recorded([(row.job_id, row.tail[0], row.cursor) for row in tails], limit=MAX_IN_TAIL)
     of_row = {row.id: recorded for row, recorded in zip(tails, found, strict=True)}
@@ -155,7 +156,7 @@ def _recorded_in_tails(rows: Sequence[Any]) -> list[list[datetime]]:
 
 
 def _step_of(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -> Step:
-    """What to write of a catch-up. An instant that has its trigger already is not decided again."""
+    """The records to write for a catch-up. An instant that has its trigger already is not decided again."""
     partly = len(ahead) == MAX_RECORDED
     until = ahead[-1] if partly else row.until_at
     times = timetable(schedule_of(row), after=row.cursor, until=until)
@@ -166,7 +167,7 @@ def _step_of(row: Any, in_tail: Sequence[datetime], ahead: Sequence[datetime]) -
         found = decide(missed, policy=row.policy, max_catchup=row.max_catchup, window_start=row.window_start)
     done = not partly and not found.tail
     progress = Progress(row.id, max(until, row.cursor), found.tail, fired=0, skipped=found.skipped, done=done)
-    # Who sees a part only does not know how many firings were missed in all.
+    # A step that sees only a part does not know how many firings were missed in all.
     if row.cursor < row.from_at and not partly and found.skipped <= MAX_ROWS:
         return Step(_skips(row, found), [], progress, partly)
     return Step([], _runs(row, found, [*in_tail, *ahead]), progress, partly)
@@ -202,7 +203,7 @@ def _runs(row: Any, found: Decided, recorded: Sequence[datetime]) -> list[Run]:
 def _run_rows(
     rows: Sequence[Any], allowance: int
 ) -> tuple[list[Progress], list[Firing], list[tuple[Any, ScheduleError]]]:
-    """Of each catch-up the next firings to run, until the allowance is used up; and those that are broken."""
+    """The next firings of each catch-up to run, until the allowance is used up, and the catch-ups that are broken."""
     steps: list[Progress] = []
     firings: list[Firing] = []
     broken = []
@@ -227,7 +228,7 @@ def _next_of_tail(row: Any, most: int) -> tuple[Progress, Sequence[datetime]]:
 
 
 def _next_of_all(row: Any, recorded: Sequence[datetime], most: int) -> tuple[Progress, Sequence[datetime]]:
-    """The next instants without a trigger, as far as it was looked up which have one."""
+    """The next instants without a trigger, as far as existing triggers were looked up."""
     full = len(recorded) == MAX_RECORDED
     until = recorded[-1] if full else row.until_at
     known, found, cursor = set(recorded), list[datetime](), row.cursor
@@ -249,10 +250,11 @@ def _firing(row: Any, instant: datetime, place: int) -> Firing:
         tenant_id=row.tenant_id,
         job_type=row.job_type,
         job_version=row.job_version,
-        # Whatever the job's own: on-time work of the tenant goes first.
+        # Not the job's own priority: on-time work of the tenant goes first.
         priority=int(Priority.LOW),
         scheduled_for=instant,
-        # Due now, not then: neither missed again nor ahead of what has waited longer; in order among themselves.
+        # Due now, not at its own instant. So it is not missed again, and does not go ahead of triggers that have waited
+        # longer. The catch-up's firings stay in order.
         due_at=row.taken_at + place * TICK,
         origin="backfill" if row.origin == "backfill" else "catchup",
         trace=row.trace,
@@ -260,10 +262,11 @@ def _firing(row: Any, instant: datetime, place: int) -> Firing:
 
 
 def _set_aside(broken: Sequence[tuple[Any, ScheduleError]]) -> None:
-    """A schedule that cannot be computed pauses its job, and its past is held until it is mended. If the job has
-    another version by now, or nothing is to run any more, nothing can mend it: its past is given up.
+    """A schedule that cannot be computed pauses its job, and its past firings are held until it is mended. If the job
+    has another version by now, or no firing may run any more, nothing can mend the schedule: its past firings are given
+    up.
 
-    After the transaction, because an action may hold the job and wait for its catch-up.
+    Call it after the transaction, because an action may hold the job and wait for its catch-up.
     """
     walk.give_up([row.id for row, _ in broken if _is_beyond_repair(row)])
     for row, error in broken:

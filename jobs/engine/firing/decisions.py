@@ -1,9 +1,9 @@
-"""The fate of missed firings: the rule of ``core.policies``, asked of whole stretches of them (DESIGN §9).
+"""Decide missed firings: apply the rule of ``core.policies`` to whole stretches of them (DESIGN §9).
 
-Pure; it lists no instants but those that run.
+Pure; it lists only the instants that run.
 
 Instants come as timetables, cut where a firing has its record already. The newest firings that the policy lets run are
-carried on in a *tail* until all are known, so that only a tail is ever held, however long an outage was.
+kept in a *tail* until all missed firings are known. So only a tail is ever held, however long an outage was.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from jobs.core.policies import end_of_missed, most_to_run
 
 
 class Stretch(NamedTuple):
-    """The instants of ``times`` from number ``start`` to before number ``end``; never none."""
+    """The instants of ``times`` from number ``start`` to before number ``end``; at least one."""
 
     times: Timetable
     start: int
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """``ended``: by their reason, the oldest first; ``tail`` is newer than these and runs unless pushed out later."""
+    """``ended``: stretches by reason, the oldest first. ``tail``: newer instants; they run unless pushed out later."""
 
     ended: dict[str, list[Stretch]]
     tail: list[datetime]
@@ -57,7 +57,7 @@ class Decided(NamedTuple):
 
 
 def between(times: Timetable, recorded: Sequence[datetime]) -> list[Stretch]:
-    """The parts of ``times`` that no moment of ``recorded`` lies within, nor in; both ascending."""
+    """The parts of ``times`` between the moments of ``recorded``, without these moments; both ascending."""
     found: list[Stretch] = []
     start = 0
     for moment in recorded:
@@ -72,7 +72,7 @@ def between(times: Timetable, recorded: Sequence[datetime]) -> list[Stretch]:
 
 
 def decide(missed: Sequence[Stretch], *, policy: str, max_catchup: int, window_start: datetime) -> Decided:
-    """Ask the policy about those before the window, those with enough newer ones, and the rest: each part as one."""
+    """Ask the policy once for each part: firings before the window, firings with enough newer ones, and the rest."""
     count = sum(stretch.length for stretch in missed)
     old = sum(stretch.before(window_start) for stretch in missed)
     surplus = max(0, count - most_to_run(policy, max_catchup=max_catchup))

@@ -1,12 +1,12 @@
 """Materialize: turn the instants that enter the look-ahead window into triggers (DESIGN §6.2).
 
-One transaction inserts a batch's triggers and moves its jobs on, so a crash repeats the batch and the unique key
-``(job, scheduled_for)`` swallows what was there. A schedule that cannot be computed pauses its job with the reason and
-never stops the others.
+One transaction inserts a batch's triggers and advances its jobs. So a crash repeats the batch, and the unique key
+``(job, scheduled_for)`` ignores triggers that are there already. A schedule that cannot be computed pauses its job with
+the reason and never stops the other jobs.
 
-It stays on time whatever was missed: a job that has missed many firings is split. The missed ones are noted as
-catch-up (``jobs.engine.firing.catchup``), and the job goes on with the first that can still be on time, in the same
-pass. Among many long overdue jobs, those that fire next go first (``CatchUpOrder``).
+Materialize stays on time however many firings were missed: a job that has missed many firings is split. The missed
+firings are noted as catch-up (``jobs.engine.firing.catchup``). In the same pass the job goes on with the first firing
+that can still be on time. Among many long overdue jobs, those that fire next go first (``CatchUpOrder``).
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 
-#: Firings a pass materializes at most, shared among its jobs; the rest follow in the next passes.
+#: A pass materializes at most this many firings, shared among its jobs; the rest follow in the next passes.
 MAX_FIRINGS = 10_000
 PLANS = PlanCache(schedule_of=jobs_store.schedule_of)
 
@@ -51,9 +51,9 @@ def materialize(
     """Materialize up to ``limit`` jobs in one transaction. Returns how many, or ``limit`` while more wait.
 
     ``pace`` learns how much each tenant fires on time. ``order`` keeps the order of overdue jobs from pass to pass.
-    ``tell`` tells this process's dispatcher what was committed, and the database's time; where that dispatcher is the
-    only one, nothing is announced.
-    Without ``zoned``, jobs whose instants a time zone decides wait (``jobs.engine.firing.zones``).
+    ``tell`` tells this process's dispatcher of the committed triggers, and the database's time. Where that dispatcher
+    is the only one, nothing is announced.
+    Without ``zoned``, jobs whose instants depend on a time zone wait (``jobs.engine.firing.zones``).
     """
     firings: list[Firing] = []
     pasts: list[Past] = []
@@ -67,7 +67,7 @@ def materialize(
         most, cut_short = max(1, MAX_FIRINGS // len(rows)), False
         for row in rows:
             try:
-                # As dispatch decides: a firing is missed once its grace has passed since it was due, jitter included.
+                # The rule of dispatch: a firing is missed once its grace has passed since it was due, jitter included.
                 past = split.past_of(
                     row, on_time_since=row.on_time_since - jitter_offset(row.id.int, row.jitter)
                 )
@@ -103,12 +103,12 @@ def materialize(
 def _take(
     leadership: Leadership, look_ahead: timedelta, limit: int, order: CatchUpOrder, *, zoned: bool
 ) -> Sequence[Any]:
-    """The next jobs, locked: by the catch-up order, else those longest due. Many overdue ones are put in order."""
+    """The next jobs, locked: by the catch-up order, else the longest due. Many overdue jobs are put in order first."""
     take_due = partial(
         jobs_store.take_due, leadership=leadership, look_ahead=look_ahead, limit=limit, zoned=zoned
     )
     while order:
-        # Another beat may have been faster with all of them.
+        # Another beat may have taken all of them.
         if rows := take_due(ids=order.take(limit)):
             return rows
     rows = take_due()
@@ -131,7 +131,7 @@ def _firing(row: Any, instant: datetime) -> Firing:
 
 
 def _news(firings: Iterable[Firing]) -> list[News]:
-    """The lanes of the firings, each with the earliest."""
+    """The lanes of the firings, each with its earliest due time."""
     floors: dict[tuple[int, str, int], datetime] = {}
     for firing in firings:
         lane = (firing.tenant_id, firing.job_type, firing.priority)
@@ -140,7 +140,7 @@ def _news(firings: Iterable[Firing]) -> list[News]:
 
 
 def _note(firings: list[Firing], pace: Pace, *, since: datetime) -> None:
-    """Tell the pace what is new; of a first pass over a longer window the last minute only, as it counts a minute's."""
+    """Tell the pace of new firings. A first pass over a longer window tells only the last minute, which pace counts."""
     counts = Counter(firing.tenant_id for firing in firings if firing.scheduled_for > since)
     for tenant_id, count in counts.items():
         pace.note(tenant_id, count)

@@ -1,8 +1,8 @@
 """The order in which jobs go on after an outage, so that a job that fires soon does not wait behind a backlog.
 
 ``next_fire_at`` says since when a job has been away, not when it fires next. So long overdue jobs are looked at first,
-which is quick, and then taken by their next firing to come, which takes a while. The order is kept in memory alone: one
-that is out of date, or two leaders' orders, cost a few empty passes and nothing else.
+which is quick. They are then taken by their next firing to come, which takes a while. The order is kept only in memory.
+An order that is out of date, or the orders of two leaders, cost a few empty passes and nothing else.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from jobs.store import jobs as jobs_store
 
 #: Jobs that are put in order at once: a quarter of a second's work.
 BURST = 10_000
-#: Beside them, jobs that are hardly late: newly created, or of a schedule that names an instant only now.
+#: Also put in order: jobs that are hardly late, newly created or with a schedule that names an instant only now.
 FRESH = 2_000
-#: An instant that passed while the leader got to it is not late yet.
+#: An instant that passed less than this ago, while the leader got to it, is not late yet.
 JUST_DUE = timedelta(seconds=2)
 
 
@@ -40,7 +40,7 @@ class CatchUpOrder:
         self._ids = deque(dict.fromkeys(_by_urgency(rows)))
 
     def take(self, limit: int) -> list[UUID]:
-        """The next ``limit`` ids, which the order then no longer has."""
+        """Remove the next ``limit`` ids from the order and return them."""
         taken = list(islice(self._ids, limit))
         for _ in taken:
             self._ids.popleft()
@@ -48,7 +48,7 @@ class CatchUpOrder:
 
 
 def _by_urgency(rows: Sequence[Any]) -> list[UUID]:
-    """Ids by the first firing that is not late yet; those with none left, whose work is all late, come last."""
+    """Ids by the first firing that is not late yet. Jobs with no such firing, whose work is all late, come last."""
     known: dict[Any, datetime] = {}
     urgency = []
     for row in rows:
@@ -68,5 +68,5 @@ def _next(schedule: Schedule, since: datetime) -> datetime:
     try:
         return next_fire(schedule, after=since) or LATEST
     except ScheduleError:
-        # The pass that takes it will see this, and pause it.
+        # The pass that takes the job will see this error and pause the job.
         return LATEST

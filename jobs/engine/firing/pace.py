@@ -1,9 +1,9 @@
 """How fast past firings may become triggers: twice the normal rate of dispatch in all (DESIGN §9).
 
-The leader counts the triggers it materializes on time for each tenant. Past firings may come at that rate beside them,
-and no more than two seconds' worth of them may wait undispatched, so that they never delay on-time work. The rates are
-kept in memory alone, one small record a tenant: a new leader learns them with its first passes. Without election each
-beat counts the firings that it materializes.
+The leader counts the triggers that it materializes on time for each tenant. Past firings may come at the same rate
+beside them. No more than two seconds' worth of past firings may wait undispatched, so they never delay on-time work.
+The rates are kept only in memory, one small record per tenant: a new leader learns them with its first passes. Without
+election each beat counts the firings that it materializes.
 """
 
 import math
@@ -15,9 +15,9 @@ WINDOW_SECONDS = 60.0
 #: A tenant that fires less often than once a second still catches up.
 SLOWEST_PER_SECOND = 1.0
 MAX_WAITING_SECONDS = 2.0
-#: Capacity of a bucket: a busy leader does not make up for more than this in a burst.
+#: Capacity of a bucket: a leader that was busy makes up for at most this in a burst.
 BURST_SECONDS = 0.75
-#: Firings come in lumps of this size: smaller ones would be many small messages, each as costly as a large one.
+#: Firings come in groups of this size. Smaller groups would be many small messages, each as costly as a large one.
 LUMP_SECONDS = 0.5
 
 
@@ -46,7 +46,7 @@ class Pace:
         return max(SLOWEST_PER_SECOND, self._tenant(tenant_id).rate)
 
     def allowance(self, tenant_id: int, *, waiting: int) -> int:
-        """How many may do so now, while ``waiting`` of them wait for dispatch."""
+        """How many past firings may become triggers now, while ``waiting`` of them wait for dispatch."""
         rate, tenant = self.per_second(tenant_id), self._tenants[tenant_id]
         now = self._monotonic()
         held = max(1.0, rate * BURST_SECONDS)
@@ -57,11 +57,11 @@ class Pace:
         return max(0, min(int(tenant.tokens), int(rate * MAX_WAITING_SECONDS) - waiting))
 
     def spend(self, tenant_id: int, firings: int) -> None:
-        """``firings`` past ones have become triggers."""
+        """``firings`` past firings of the tenant have become triggers."""
         self._tenant(tenant_id).tokens -= firings
 
     def _tenant(self, tenant_id: int) -> _Tenant:
-        """The tenant's record, its rate as it is now: an average over the last minute that fades with age."""
+        """The tenant's record with its present rate: an average over the last minute that fades with age."""
         now = self._monotonic()
         tenant = self._tenants.get(tenant_id)
         if tenant is None:

@@ -1,12 +1,12 @@
 """A new release of the time zone database: recompute the next instants that it moves, before the old ones are used.
 
-``next_fire_at`` was computed by the rules of its day, perhaps months ago. Under new rules a firing may lie earlier, and
-would be lost, or later, and would run too early. So a leader that finds another release on record than its own walks
-all cron jobs in time zones, in batches. Until it has finished, only those jobs wait to be materialized, which the
-look-ahead hides. The log and the audit trail show the moved instants.
+``next_fire_at`` was computed by the rules of its day, perhaps months ago. Under new rules a firing may lie earlier and
+would be lost, or may lie later and would run too early. So a leader that finds another release on record than its own
+walks all cron jobs in time zones, in batches. Until the walk has finished, only those jobs wait to be materialized; the
+look-ahead hides this. The log and the audit trail show the moved instants.
 
-The walk computes from the moment at which a leader was last at work, since all earlier instants were fired by the
-former rules and must not fire again. A walk that is broken off is repeated from the start: it changes nothing twice.
+The walk computes from the moment at which a leader was last at work: all earlier instants were fired by the former
+rules and must not fire again. A walk that is interrupted is repeated from the start: it changes nothing twice.
 """
 
 import time
@@ -28,9 +28,9 @@ from jobs.telemetry import get_logger
 log = get_logger()
 LOOK_EVERY_SECONDS = 60.0
 BATCH = 1000
-#: How long a turn may be at it.
+#: How long one turn of the walk may take.
 BUDGET_SECONDS = 0.1
-#: It comes back this often to jobs that others have locked, then leaves them as they are.
+#: The walk comes back this often to jobs that others have locked. Then it leaves them as they are.
 TRIES = 20
 
 
@@ -52,7 +52,7 @@ class ZoneRules:
         self._walk: _Walk | None = None
 
     def settled(self, leadership: Leadership) -> bool:
-        """Whether next instants are of this process' release. Goes on with a walk that makes them so."""
+        """Whether next instants are computed by this process' release. Goes on with the walk that computes them."""
         if leadership.term != self._term:
             # Another beat may have led, and walked, in between.
             self._term, self._walk, self._look_at = leadership.term, None, 0.0
@@ -100,7 +100,7 @@ class _Walk:
                 return False
 
     def _come_back(self) -> bool:
-        """Take those that were locked; they are few, and soon free."""
+        """Take the jobs that were locked; they are few, and soon free."""
         if self._locked:
             with db.atomic():
                 rows = zones.page(after=zones.START, limit=len(self._locked), ids=self._locked)
@@ -133,7 +133,7 @@ class _Walk:
         self.moved += len(moves)
 
     def _move_of(self, row: Any) -> Move | None:
-        # An overdue job goes on from there; an edited one has started again since.
+        # An overdue job goes on from its next instant; an edited job has started again at its edit.
         begun = min(max(self._since or row.now, row.updated_at), row.next_fire_at - TICK)
         last = row.last_fired_for
         try:
@@ -142,7 +142,7 @@ class _Walk:
             after = row.now if withdrawn else begun if last is None else max(begun, last)
             following = self._next(row, after)
         except ScheduleError:
-            # Materialize will see this, and pause it.
+            # Materialize will see this error and pause the job.
             return None
         if following == row.next_fire_at and not withdrawn:
             return None

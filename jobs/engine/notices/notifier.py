@@ -1,4 +1,4 @@
-"""One pass of the notifier: bounded, and a transaction each page. It reads each event once, so runs of workflows are
+"""One pass of the notifier: bounded, with one transaction per page. It reads each event once, so runs of workflows are
 counted here, too.
 """
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from jobs.core.instants import instant_text
 
-#: What is said of a job, or of a run of a workflow.
+#: The sentence about a job, or about a run of a workflow.
 _SAID = {
     "trigger.succeeded": "{job_name} succeeded",
     "trigger.retrying": "{job_name} failed and will be tried again",
@@ -19,7 +19,7 @@ _SAID = {
 
 
 def webhook_body(event: Any, *, count: int) -> dict[str, Any]:
-    """After Standard Webhooks: type, timestamp, data. ``count`` events of the kind are told of by their last."""
+    """Follows Standard Webhooks: type, timestamp, data. ``event`` is the last of ``count`` events of its kind."""
     ids = {"job_id": str(event.job_id), "trigger_id": event.trigger_id and str(event.trigger_id)}
     if event.kind.startswith("workflow_run."):
         ids = {"workflow_id": str(event.job_id)}

@@ -1,6 +1,6 @@
 """The beat's knowledge of pull workers, at most a second old.
 
-It holds the types that only they serve, and the tenants whose pull workers ask for types shared with Celery's.
+It holds the types that only pull workers serve, and the tenants whose pull workers ask for types shared with Celery's.
 """
 
 import time
@@ -23,7 +23,7 @@ class PullConfigs:
         self._look_at = 0.0
 
     def __call__(self) -> dict[str, QueueConfig]:
-        """Every declared pull type and how it is served. Raises what the database raises."""
+        """The queue configuration of every declared pull type. Raises the database's errors."""
         if time.monotonic() >= self._look_at:
             caps = PullType.objects.values_list("job_type", "max_in_flight")
             self._configs = {job_type: QueueConfig(cap, 1, pull=True) for job_type, cap in caps}
@@ -33,7 +33,7 @@ class PullConfigs:
 
 @dataclass(frozen=True, slots=True)
 class TakenBy:
-    """Takers of a job type that both kinds of workers may serve: whether Celery's do, and which tenants' own do."""
+    """Takers of a job type that both kinds of workers may serve: whether Celery's do, and whose pull workers do."""
 
     by_celery: bool = True
     by_tenants: frozenset[int] = frozenset()
@@ -42,8 +42,8 @@ class TakenBy:
 class Takers:
     """Called in every turn of a beat; asks the database once a second, and never where no type is served by both.
 
-    It goes by the workers' presence: a wrong belief about it costs a trigger without a taker its dispatch deadline, as
-    a lost message does.
+    It goes by the workers' presence. If that is wrong, a trigger without a taker waits for its dispatch deadline, as
+    after a lost message.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Takers:
         self._look_at = 0.0
 
     def __call__(self) -> dict[str, TakenBy]:
-        """Each registered type with ``pull``. Raises what the database raises."""
+        """The takers of each registered type with ``pull``. Raises the database's errors."""
         shared = [job_type for job_type in registry.all_types() if job_type.pull]
         if shared and time.monotonic() >= self._look_at:
             queues = workers.queues_taken([job_type.queue for job_type in shared])

@@ -1,6 +1,7 @@
-"""Claim by asking: take what is queued, or wait for it without a connection to the database.
+"""Claim by asking: take queued triggers, or wait for them without a connection to the database.
 
-Killed between the claim's commit and its answer, or with the asker gone, the leases run out and reap retries.
+If the process is killed between the claim's commit and its answer, or if the asker is gone, the leases run out and reap
+retries.
 """
 
 import time
@@ -21,7 +22,7 @@ from jobs.wakeups import the_pull_notifier
 from jobs.wakeups.pull_notifier import LOOK_SECONDS, POLL_SECONDS
 
 log = get_logger()
-#: Workers whose presence is not written again with each question: until when, and for which types.
+#: Workers whose presence is not written again with each claim: until when, and for which types.
 _announced: dict[str, tuple[float, tuple[str, ...]]] = {}
 #: Looks that found nothing, by tenant and job types: when, and after how many notifications.
 _in_vain: dict[tuple[int, tuple[str, ...]], tuple[float, int]] = {}
@@ -40,7 +41,7 @@ def claim(
     """Claim up to ``capacity`` triggers of these stored job types.
 
     While there is nothing, waits up to ``wait_seconds`` and looks again whenever dispatch may have queued some. Raises
-    ``Crowded`` instead where its tenant has no place to wait in. ``gone`` says that the caller has hung up. Inside a
+    ``Crowded`` instead where the tenant has no place to wait in. ``gone`` says that the caller has hung up. Inside a
     transaction (a claim with an ``Idempotency-Key``) it never waits.
     """
     until = time.monotonic() + wait_seconds
@@ -70,16 +71,17 @@ def claim(
 
 
 def _is_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> bool:
-    """Whether another look would find nothing, as one by this worker or another has just before: for half as long as
-    one that waits goes without a look. So looks of those who wait for the same are few, and a worker without a place to
-    wait in can be refused for little.
+    """Whether another look would find nothing, because one by this or another worker has just found nothing.
+
+    A look counts for half the time that a waiting worker goes without one. So workers that wait for the same triggers
+    look seldom, and a worker without a place to wait in can be refused cheaply.
     """
     looked_at, had_heard = _in_vain.get((tenant_id, tuple(job_types)), (0.0, -1))
     return had_heard == heard and time.monotonic() - looked_at < POLL_SECONDS / 2
 
 
 def _note_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> None:
-    # Without a subscription no look would be outdated by what is queued after it.
+    # Without a subscription, triggers queued after a look would not outdate it.
     the_pull_notifier().listen()
     if len(_in_vain) >= MAX_IN_VAIN:
         _in_vain.clear()
@@ -89,7 +91,7 @@ def _note_in_vain(tenant_id: int, job_types: Sequence[str], heard: int) -> None:
 def _wait(heard: int, *, seconds: float) -> int:
     began = time.monotonic()
     notified = the_pull_notifier().wait(heard=heard, seconds=min(seconds, POLL_SECONDS))
-    # One look answers all notifications since the last.
+    # One look answers all notifications since the last look.
     time.sleep(max(0.0, min(seconds, LOOK_SECONDS) - (time.monotonic() - began)))
     return notified
 
@@ -108,7 +110,7 @@ def _take(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) 
 
 
 def _without_unresolved(works: list[Work]) -> list[Work]:
-    """Without those whose payload could not be had, which fail here: no worker is to see them."""
+    """The works whose payload was resolved. The others fail here: no worker may see them."""
     finisher, left = Finisher(flush_seconds=0), []
     for work in works:
         if isinstance(work.row.payload, Unresolved):
@@ -120,8 +122,8 @@ def _without_unresolved(works: list[Work]) -> list[Work]:
 
 
 def _announce(tenant_id: int, job_types: Sequence[str], capacity: int, worker: str) -> None:
-    """Let beats, ``explain`` and the console know of the worker and its queues; under its tenant's mark, as names are
-    free.
+    """Let beats, ``explain`` and the console know of the worker and its queues. The name carries the tenant's mark, as
+    workers choose their names freely.
     """
     name = f"{worker}@{tenant_id}"
     now = time.monotonic()

@@ -1,7 +1,7 @@
 """Heartbeat and complete: a pull worker's reports on the triggers it holds, each under the fence of its claim.
 
-A report that comes too late changes nothing but its own attempt, which is kept as ``stale``. All reports may be
-repeated: the same completion gets the same answer, however often it comes.
+A report that comes too late changes only its own attempt, which is kept as ``stale``. All reports may be repeated: the
+same completion gets the same answer, however often it comes.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ _REPORTED = {
 
 
 class StaleFence(Conflict):
-    """The trigger moved on under another fence: its worker is to stop (HTTP 409)."""
+    """The trigger moved on under another fence: its worker must stop (HTTP 409)."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None leaves what there is.
+    """One line of a heartbeat. ``progress`` and ``checkpoint`` as ``Context`` takes them; None: no change.
 
-    ``said``: all that the handler has said so far.
+    ``said``: the handler's whole output so far.
     """
 
     token: ClaimToken
@@ -59,10 +59,11 @@ class Completed:
 
 
 def heartbeat(*, tenant_id: int, reports: Sequence[AttemptReport]) -> dict[UUID, str]:
-    """Prolong the leases of what is held. Returns for each trigger ``held``, ``cancel``, ``timed_out`` or ``lost``.
+    """Prolong the leases of held triggers. Returns for each trigger ``held``, ``cancel``, ``timed_out`` or ``lost``.
 
-    ``cancel``: still held, but asked to stop. What has had its job's time-out ends here as ``timed_out``. What is not
-    the tenant's is ``lost``, as what never was. Opens a transaction; may be repeated.
+    ``cancel``: still held, but asked to stop. A trigger that has used up its job's time-out ends here as ``timed_out``,
+    or as cancelled if a cancel was requested. A trigger of another tenant is ``lost``, as one that never existed. Opens
+    a transaction; may be repeated.
     """
     with db.atomic():
         rows = pull.hold(tenant_id=tenant_id, tokens=[report.token for report in reports])
@@ -85,10 +86,10 @@ def heartbeat(*, tenant_id: int, reports: Sequence[AttemptReport]) -> dict[UUID,
 
 
 def complete(*, tenant_id: int, token: ClaimToken, outcome: Outcome) -> Completed:
-    """Write how an attempt ended, and what follows from it: a retry, a dead letter, the end.
+    """Write how an attempt ended, and the consequence: a retry, a dead letter, the end.
 
-    Raises ``NotFound``, ``StaleFence``, and ``Conflict`` when it was completed otherwise before, or when it says
-    cancelled without a request to cancel. Opens a transaction; may be repeated.
+    Raises ``NotFound``, ``StaleFence``, and ``Conflict`` when the attempt was completed otherwise before, or when the
+    outcome is cancelled without a request to cancel. Opens a transaction; may be repeated.
     """
     with db.atomic():
         rows = pull.hold(tenant_id=tenant_id, tokens=[token])
@@ -99,15 +100,15 @@ def complete(*, tenant_id: int, token: ClaimToken, outcome: Outcome) -> Complete
             _keep_as_stale(attempt, outcome)
             attempt = None
     if attempt is None or attempt.state == AttemptState.STALE:
-        raise StaleFence("The trigger is no longer yours under this fence: stop, its work goes on elsewhere.")
+        raise StaleFence("The trigger is no longer yours under this fence: stop, another worker may run it.")
     if attempt.state != _REPORTED[outcome.kind]:
-        raise Conflict(f"The attempt has ended already: it is {attempt.state}.")
+        raise Conflict(f"The attempt has already ended: it is {attempt.state}.")
     return _completed(attempt)
 
 
 def _finish(row: Any, outcome: Outcome) -> Completed:
     if outcome.kind == "cancelled" and not row.cancel_requested:
-        raise Conflict("Nobody asked to cancel it; report succeeded or failed.", field="outcome")
+        raise Conflict("No cancel was requested; report succeeded or failed.", field="outcome")
     finisher = Finisher(flush_seconds=0)
     finisher.add(row, outcome, seconds=row.ran.total_seconds(), trace=trace_of(row))
     finisher.flush()
@@ -128,7 +129,7 @@ def _overstayed(row: Any) -> Outcome:
 
 
 def _attempt_under(tenant_id: int, token: ClaimToken) -> Attempt | None:
-    """The attempt made under that fence, if any. Raises ``NotFound`` when the trigger is not the tenant's."""
+    """The attempt made under the token's fence, if any. Raises ``NotFound`` when the trigger is not the tenant's."""
     if not Trigger.objects.filter(tenant_id=tenant_id, id=token.id).exists():
         raise NotFound("There is no such trigger.")
     made = Attempt.objects.select_related("trigger").filter(

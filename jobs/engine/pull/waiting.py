@@ -1,7 +1,7 @@
 """Places in a web process for waiting requests, claims and event streams alike, shared by tenant.
 
-Each holds a thread, so there are few. A tenant may take one while it has fewer than are free: a tenant alone gets half
-of them, and the next tenant still finds some. A request without a place is told when to come again, since an empty
+Each place holds a thread, so there are few. A tenant may take a place while it has fewer than are free: a single tenant
+gets half of them, and the next tenant still finds some. A request without a place is told when to come again. An empty
 answer at once would make well-behaved workers ask without a pause.
 """
 
@@ -27,7 +27,7 @@ class Waiting:
         return self._taken
 
     def take(self, tenant_id: int) -> None:
-        """Take a place, to be given back by ``leave``. Raises ``Crowded``."""
+        """Take a place; ``leave`` gives it back. Raises ``Crowded``."""
         with self._lock:
             self._check(tenant_id)
             self._of_tenants[tenant_id] += 1
@@ -57,5 +57,5 @@ class Waiting:
 
 @cache
 def places() -> Waiting:
-    """Those of this process."""
+    """The places of this process."""
     return Waiting(engine_settings().long_polls)

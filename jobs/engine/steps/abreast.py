@@ -1,9 +1,9 @@
 """Steps beside dispatch: a thread with a database connection of its own, while the beat leads.
 
-A lock, a slow statement or a fault that a step meets does not reach dispatch. All steps of one thread take turns, each
-within its budget. They work under the leadership that the beat has at present; every write proves it to the database,
-so a pass that outlives the leadership changes nothing. The thread ends with the process, and gives its connection up
-while the beat does not lead.
+A lock, a slow statement or a fault in a step does not reach dispatch. All steps of one thread take turns, each within
+its budget. They work under the leadership that the beat has at present. Every write proves it to the database, so a
+pass that outlives the leadership changes nothing. The thread ends with the process, and closes its connection while the
+beat does not lead.
 """
 
 import threading
@@ -58,7 +58,7 @@ class Abreast:
             db.disconnect()
 
     def _pass(self) -> float:
-        """Let every step that is due have its turn. Returns the seconds to rest; 0 while one has more to do."""
+        """Run every step that is due. Returns the seconds to rest; 0 while one has more to do."""
         try:
             for step in self._steps:
                 leadership = self._leadership()

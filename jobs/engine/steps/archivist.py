@@ -1,8 +1,8 @@
 """The leader's step that archives history: each partition past retention is written, and only then dropped.
 
-It has a thread of its own, as an object store may take long. Whatever fails, the partition stays, the step is tried
-again, and its failures raise the alert of all steps. A leader that dies leaves no archive or a whole one; where it had
-not dropped the partition yet, the next one archives it once more, beside the first.
+It has a thread of its own, as an object store may take long. After any failure the partition stays, the step is tried
+again, and its failures raise the alert of all steps. A leader that dies leaves no archive or a whole one. If it had not
+dropped the partition yet, the next leader archives the partition once more, beside the first archive.
 """
 
 import time
@@ -17,14 +17,14 @@ from tenants.clock import database_now
 
 log = get_logger()
 EVERY_SECONDS = 60.0
-#: From page to page: a beat has more to do.
+#: The pause between pages: a beat has more to do.
 AGAIN_SECONDS = 0.05
-#: For one page of rows, or to count those of a partition.
+#: Time for one page of rows, or to count the rows of a partition.
 BUDGET = timedelta(minutes=1)
 
 
 class Archivist:
-    """Remembers which partition it is at, and how far."""
+    """Remembers its present partition, and how far it has come."""
 
     def __init__(self, url: str, *, retention: timedelta) -> None:
         self._url, self._retention = url, retention
@@ -32,7 +32,7 @@ class Archivist:
         self.step = Step("archive", self._go_on, every=EVERY_SECONDS, again=AGAIN_SECONDS, budget=BUDGET)
 
     def _go_on(self, _: Any) -> bool:
-        """A page further. True: at once again."""
+        """Archive one more page. Returns whether there is more to do at once."""
         if self._at_hand is None:
             self._at_hand = self._archive()
         try:
@@ -45,7 +45,7 @@ class Archivist:
             raise
 
     def _archive(self) -> Iterator[int]:
-        """Gives 0 where it is to rest first."""
+        """Yields 0 where the step must rest first."""
         before = database_now() - self._retention
         past = [each for of in partitions.HISTORY for each in partitions.past(of, before=before)]
         if not past:

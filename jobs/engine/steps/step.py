@@ -1,9 +1,9 @@
-"""The steps of a leader's work, each by itself: a period, a budget, failures and a back-off of its own (DESIGN §6).
+"""The steps of a leader's work, each with a period, a budget, failures and a back-off of its own (DESIGN §6).
 
-A step that fails waits longer each time before it is tried again; one that takes longer than its budget rests as long
-as it took. Both say so in the log, once and then every ten seconds with a count. A periodic step takes at most a tenth
-of the time. The others go on: whatever is raised in a step ends there, but for a database that is away, which all of
-them need.
+A step that fails waits longer each time before it is tried again. A step that takes longer than its budget rests as
+long as it took. The log says so in both cases, once and then every ten seconds with a count. A periodic step takes at
+most a tenth of the time. An error raised in a step ends there, and the other steps go on. The exception is a database
+that is away, because all steps need it.
 """
 
 import time
@@ -16,30 +16,30 @@ from jobs.store import db
 from jobs.store.leases import Leadership
 from jobs.telemetry import Outage
 
-#: After the first failure in a row; twice as long after each further one, up to the step's own longest.
+#: The rest after the first failure in a row. It doubles with each further failure, up to the step's own longest rest.
 FIRST_SECONDS = 0.1
 MAX_SECONDS = 10.0
 #: A periodic step takes at most this part of the time, unless it would rest longer than its longest rest. A look that
-#: has grown expensive, as beside an old snapshot, then leaves the processors to dispatch.
+#: has become expensive, as beside an old snapshot, then leaves the processors to dispatch.
 MAX_SHARE = 0.1
 
 Work = Callable[[Any], bool]
 
 
 class Figures(NamedTuple):
-    """Of one step: failures since the process began, and the seconds of its longest run since it was last asked."""
+    """One step's failures since the process began, and the seconds of its longest run since it was last asked."""
 
     failures: int
     seconds: float
 
 
 class Step:
-    """One step. ``work`` is given the leadership, and says whether more of it could be done at once; it may be repeated
-    whatever became of it.
+    """One step. ``work`` is given the leadership, and says whether more work could be done at once. It may be repeated
+    after any result.
 
-    ``every``: seconds between two runs; 0: at each turn. ``share``: the most of the time that it takes then. ``again``:
-    the seconds while there is more. ``budget``: what the database may take for each of its statements, and the whole
-    step without being slow.
+    ``every``: seconds between two runs; 0: at each turn. ``share``: the largest part of the time that the step takes if
+    ``every`` is not 0. ``again``: seconds to rest while there is more. ``budget``: the time limit for each of its
+    statements in the database. A step that takes longer than this in all is slow.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Step:
         return max(0.0, self._due_at - self._monotonic())
 
     def hurry(self) -> None:
-        """Be due now, whatever went before."""
+        """Make the step due now."""
         self._due_at = 0.0
 
     @property
     def failing_seconds(self) -> float:
-        """Since when every run of it has failed; 0 while it succeeds."""
+        """For how many seconds every run of it has failed; 0 while it succeeds."""
         return 0.0 if self._failing_since is None else self._monotonic() - self._failing_since
 
     def forget(self) -> None:
@@ -87,7 +87,7 @@ class Step:
         return found
 
     def turn(self, leadership: Leadership | None) -> bool:
-        """Run if it is due. Returns whether it did, and succeeded. Raises ``db.DISCONNECTED`` alone."""
+        """Run if it is due. Returns whether it ran and succeeded. Raises only ``db.DISCONNECTED``."""
         began = self._monotonic()
         if began < self._due_at:
             return False
@@ -111,7 +111,7 @@ class Step:
         self._in_a_row += 1
         if self._failing_since is None:
             self._failing_since = began
-        # A fault of ours is told with where it was.
+        # A fault of our own code is logged with its traceback.
         self._failed.failed(error, exc_info=not isinstance(error, db.StatementFailed))
         rest = min(self._longest_rest, FIRST_SECONDS * 2.0 ** min(self._in_a_row - 1, 20))
         took = self._took(began)
@@ -127,7 +127,7 @@ class Step:
         self._due_at = began + (took + self._again if self.more else self._rest_of(took))
 
     def _rest_of(self, took: float) -> float:
-        """Seconds from one beginning to the next, where nothing more is to do."""
+        """Seconds from one start to the next, when there is nothing more to do."""
         if not self._every:
             return 0.0
         return max(self._every, min(took / self._share, self._longest_rest))

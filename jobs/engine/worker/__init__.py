@@ -1,4 +1,4 @@
-"""The worker: what a Celery process does with a message of ``[(trigger_id, fence), …]``."""
+"""The worker: how a Celery process carries out a message of ``[(trigger_id, fence), …]``."""
 
 from jobs.engine.worker.draining import begin as drain
 from jobs.engine.worker.process import THIS

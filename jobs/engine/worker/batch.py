@@ -1,8 +1,8 @@
-"""A batch: the claimed triggers of one message, seen through to their outcomes (DESIGN §7).
+"""A batch: the claimed triggers of one message, run until each has an outcome (DESIGN §7).
 
-Its steps read in order: ``execute`` makes the contexts, refuses what is switched off, runs the handlers at once or one
-after another, and writes what is left to write. Each handler's steps do, too: make sure of the lease, see whether it
-may start, allow it its time, call it, take its outcome.
+Its steps read in order: ``execute`` makes the contexts, refuses triggers of types that are switched off, runs the
+handlers at once or one after another, and writes the remaining outcomes. The steps of each handler also read in order:
+make sure of the lease, see whether it may start, allow it its time, call it, take its outcome.
 """
 
 import logging
@@ -41,16 +41,16 @@ from jobs.telemetry.output import Output, Said, stored
 from tenants.vault.secrets import Opened
 
 log = get_logger()
-#: A message of asynchronous handlers is done with after this, and its process free for the next one, while the slow
-#: ones among them go on: a target that hangs must not hold up what has nothing to do with it. Of a tenant whose
-#: triggers go on so already, more are likely to.
+#: After this time a message of asynchronous handlers is done with, and its process is free for the next one, while the
+#: slow handlers go on: a target that hangs must not hold up unrelated triggers. The shorter time counts for a tenant
+#: whose triggers go on in this way already, as more of them are likely to.
 LEAVE_AFTER_SECONDS, LEAVE_AGAIN_AFTER_SECONDS = 0.25, 0.05
 
 
 @dataclass(slots=True)
 class _InHand:
-    """A claimed row and what is known of it. ``began``: how long after the claim its handler did, if its attempt is
-    traced. ``said``: what its handler had said when it was given up, which may be tried twice.
+    """A claimed row and its state. ``began``: how long after the claim its handler began, if its attempt is traced.
+    ``said``: the output of its handler until it was given up; giving up may be tried twice.
     """
 
     row: Any
@@ -61,12 +61,12 @@ class _InHand:
     said: Said | None = None
 
 
-#: What a handler is given, and the trigger it works for.
+#: The context that a handler is given, and the trigger it works for.
 _Call = tuple[Context, _InHand]
 
 
 class Batch:
-    """The claimed triggers of one message and what is known of them while they run (``renewer.LeasedBatch``)."""
+    """The claimed triggers of one message and their state while they run (``renewer.LeasedBatch``)."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Batch:
         held = {row.id: Held(ClaimToken(row.id, row.fence), Flag(), tenant=row.tenant) for row in rows}
         self.hold = Hold(held, sure_until=sure_until)
         secrets = secrets_of(job_type, rows)
-        # A time-out strikes the thread that holds it, which then closes the output.
+        # Reentrant: a time-out strikes the thread that holds the lock, and that thread then closes the output.
         lock = RLock()
         self._in_hand = {
             held.token.id: _InHand(row, held, Output(lock), secrets.get(held.token.id, NO_SECRETS))
@@ -102,7 +102,7 @@ class Batch:
         self._signing_secret = cache(signing_secret)
 
     def execute(self) -> None:
-        """Returns when all handlers have ended, or leaves the slow ones of the asynchronous ones to the renewer."""
+        """Return when all handlers have ended, or leave slow asynchronous handlers to the renewer."""
         self._tell_of_claims()
         calls = self._without_refused(self._calls())
         if calls and self.job_type.is_async:
@@ -128,7 +128,7 @@ class Batch:
         return [(self._context(one, now), one) for one in self._in_hand.values()]
 
     def _without_refused(self, calls: list[_Call]) -> list[_Call]:
-        """Without those of a type that is switched off, and those whose payload could not be had."""
+        """The calls without those of a type that is switched off, and those whose payload was not resolved."""
         off_for_all = self.job_type.is_switched_off
         left = []
         for ctx, one in calls:
@@ -141,9 +141,10 @@ class Batch:
         return left
 
     def _run_at_once(self, calls: list[_Call]) -> None:
-        """Asynchronous handlers, as far as their tenants have places."""
+        """Run asynchronous handlers, as far as their tenants have places."""
         self._make_sure()
-        # What may be started once only goes first: one that waits in a process that dies would be lost unbegun.
+        # Triggers that may be started only once go first: one that waits in a process that dies would be lost
+        # unstarted.
         calls.sort(key=lambda call: call[1].row.delivery != Delivery.AT_MOST_ONCE)
         slow = self._renewer.lingering() & {ctx.tenant for ctx, _ in calls}
         self.hold.lingers = not self._runner.run(
@@ -167,7 +168,7 @@ class Batch:
         db.until_connected(self._finisher.flush, patience_seconds=self._patience_seconds, what="finish")
 
     def summary(self) -> dict[str, int]:
-        """What has become of the batch so far, for the message's Celery result."""
+        """The results of the batch so far, for the message's Celery result."""
         lingering = sum(not held.done for held in self.hold.held.values())
         return dict(+self._finisher.counts) | ({"lingering": lingering} if lingering else {})
 
@@ -178,7 +179,7 @@ class Batch:
         return time.monotonic() < self.hold.sure_until
 
     def _make_sure(self) -> None:
-        """Frozen since the claim and woken, this process must not start what others have started meanwhile."""
+        """A process that was frozen since the claim must not start triggers that others have started meanwhile."""
         if not self._is_sure():
             db.until_connected(
                 partial(self._renewer.make_sure, self.hold),
@@ -187,7 +188,7 @@ class Batch:
             )
 
     def _refusal(self, ctx: Context, one: _InHand) -> Outcome | None:
-        """Why a handler whose turn has come is not to start any more."""
+        """Why a handler whose turn has come must not start any more."""
         if one.held.lost:
             return Outcome("failed", error_code="lease_lost", error_message="The lease was lost.")
         if ctx.cancelled():
@@ -279,7 +280,7 @@ class Batch:
         self._finisher.flush()
 
     def rescue(self, alone: bool) -> None:
-        """Before this process is given up: write what is known, and give back what it has claimed."""
+        """Before this process is given up, write the known outcomes and give back the claimed triggers."""
         self._finisher.flush()
         releases = [
             abandoned(
@@ -293,7 +294,7 @@ class Batch:
         give_up([self._with_output(release) for release in releases])
 
     def hand_back(self) -> None:
-        """Before this process ends because its worker was told to: no other is to wait for a lease to run out."""
+        """The worker was told to stop: hand back before the process ends, so no other waits for a lease to run out."""
         self._finisher.flush()
         give_up(
             [
@@ -303,7 +304,7 @@ class Batch:
         )
 
     def _with_output(self, release: Release) -> Release:
-        """With what the handler has said so far: its end will tell nothing more."""
+        """The release with the handler's output so far: its end will tell nothing more."""
         one = self._in_hand[release.recovery.token.id]
         one.said = one.said or one.output.close()
         values = {name: opened.value for name, opened in one.secrets.items() if opened.value}
@@ -311,8 +312,8 @@ class Batch:
 
 
 def _on_stale(held: dict[UUID, Held], tokens: Sequence[ClaimToken]) -> None:
-    """The leases of ``tokens`` counted as lost, and this process lives. The renewer has said so of those it knows."""
-    # To one whose worker was told to stop nothing was charged.
+    """Say that this process lives, though ``tokens`` lost their leases. The renewer has said so of those it knows."""
+    # A trigger whose worker was told to stop was not charged.
     unknown = [token for token in tokens if not (held[token.id].lost or held[token.id].stopping)]
     for token in unknown:
         held[token.id].lost = True

@@ -1,9 +1,9 @@
 """Working without the broker: messages are taken from Postgres while the dispatcher leaves them there (ADR 13).
 
-What is in them is what the broker would have carried, and is claimed by the same ``(id, fence)``: nothing else about a
-firing changes, and a message that is in both places is executed once. Threads look for them, as many in a process as
-that may run messages at once, and each takes a slot that Celery's messages take too: so a process never does more at a
-time than it was told to. While the table is empty, that is a glance a second.
+These messages have the same content as those of the broker, and their triggers are claimed by the same ``(id, fence)``.
+Nothing else about a firing changes, and a message that is in both places is executed once. A process looks with as many
+threads as it may run messages at once. Each thread takes a slot that Celery's messages take too, so a process never
+does more at a time than it was told to. While the table is empty, each thread looks once a second.
 """
 
 import random
@@ -19,7 +19,7 @@ from jobs.store.dispatch import messages
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: How often an idle process looks; after a message it looks again at once, and often until none has come for a while.
+#: The longest pause between looks of an idle thread. After a message it looks again at once, then often for a while.
 LOOK_SECONDS = 1.0
 SOON_SECONDS = 0.05
 SOON_LOOKS = 100
@@ -43,13 +43,13 @@ class Brokerless:
             threading.Thread(target=self._run, name=f"carillon-brokerless-{number}", daemon=True).start()
 
     def stop(self) -> None:
-        """Take no more, and return when what was taken has been performed."""
+        """Take no more messages, and return when all taken messages have been performed."""
         self._stopping.set()
         for _ in range(self._slots):
             self._free.acquire()
 
     def slot(self) -> AbstractContextManager[Any]:
-        """``with brokerless.slot():`` around whatever else performs messages in this process."""
+        """Use ``with brokerless.slot():`` around other code that performs messages in this process."""
         return self._free
 
     def turn(self) -> bool:
@@ -73,7 +73,7 @@ class Brokerless:
         db.disconnect()
 
     def _quietly(self) -> bool:
-        """A turn that outlives whatever happens in it."""
+        """A turn that survives any error in it."""
         try:
             close_old_connections()
             return self.turn()

@@ -1,9 +1,10 @@
-"""Draining: whether this worker was told to stop. Its main process hears of it; what its pool's processes share knows.
+"""Draining: whether this worker was told to stop. Its main process hears of it; its pool's processes share a flag.
 
-One byte of memory that forked processes have in common: it may be set by a signal's handler, whatever that interrupts.
+The flag is one byte of memory that forked processes have in common. A signal's handler may set it at any point of the
+code that it interrupts.
 
-A stop is over some time: a main process that waits for one of its pool for longer than that ends both, and the log says
-where each stood. Nothing is lost with them that would not wait for its lease anyway.
+A stop has a time limit. If a main process waits longer for a process of its pool, it ends both, and the log says where
+each stood. No work is lost with them that would not wait for its lease anyway.
 """
 
 import faulthandler
@@ -18,9 +19,9 @@ from contextlib import suppress
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: For processes to end after all they had was handed back.
+#: Time for processes to end after all their triggers were handed back.
 LAST_SECONDS = 3.0
-#: For them to write down where they stand.
+#: Time for them to write down where they stand.
 TELL_SECONDS = 0.5
 EXIT_STATUS = 1
 
@@ -38,12 +39,12 @@ def begun() -> bool:
 
 
 def tell_on_signal() -> None:
-    """Have SIGUSR1 write to stderr where each thread of this process stands."""
+    """Make SIGUSR1 write to stderr where each thread of this process stands."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def end_after(seconds: float, *, children: Callable[[], Iterable[int]]) -> None:
-    """End this process and its ``children`` (their pids) in so many seconds, if it is still there then.
+    """End this process and its ``children`` (their pids) after ``seconds``, if it is still there then.
 
     May be called in a signal's handler.
     """

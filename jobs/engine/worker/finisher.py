@@ -1,9 +1,10 @@
 """Finish: turn handlers' outcomes into state, grouped into one statement per flush (DESIGN §7.3).
 
-Outcomes wait at most ``flush_seconds`` before they are written, by whichever thread comes first: the batch's own, or
-the lease renewer's while a handler keeps the batch's busy. A write that fails keeps its outcomes for the next try, as
-each is a CAS that may be repeated; the lease bounds how long that is worth it. An outcome that the database refuses
-costs no other: each of its group is then written alone, and instead of the refused one an attempt that says so.
+Outcomes wait at most ``flush_seconds`` before they are written. The thread that comes first writes them: the batch's
+own, or the lease renewer's while a handler keeps the batch's thread busy. A write that fails keeps its outcomes for the
+next try, as each is a compare-and-set that may be repeated; the lease bounds how long that is worth it. An outcome that
+the database refuses costs no other outcome. Each outcome of its group is then written alone. Instead of the refused
+one, an attempt is written that says so.
 """
 
 import random
@@ -33,7 +34,7 @@ from jobs.wakeups import wake_beats
 
 log = get_logger()
 _rng = random.Random()  # noqa: S311
-#: What a statement raises for the values it is given, however often it is repeated.
+#: The errors that a statement raises for the values it is given, however often it is repeated.
 REFUSED = (DataError, IntegrityError, ProgrammingError, TypeError, ValueError)
 _ATTEMPT_STATES = {
     "succeeded": AttemptState.SUCCEEDED,
@@ -44,7 +45,7 @@ _ATTEMPT_STATES = {
 
 
 def to_finish(row: Any, outcome: Outcome) -> Finish:
-    """What is to be written for ``outcome`` of the claimed ``row``: the retry decision is made here."""
+    """The finish to write for ``outcome`` of the claimed ``row``. The retry decision is made here."""
     state, reason, delay = TriggerState.SUCCEEDED, "", timedelta()
     if outcome.kind == "cancelled":
         state, reason = TriggerState.CANCELLED, "requested"
@@ -93,7 +94,7 @@ def _status_or_none(status: object) -> int | None:
 
 
 class _Ending(NamedTuple):
-    """An outcome that waits to be written. ``instead``: of one that could not be."""
+    """An outcome that waits to be written. ``instead``: it replaces one that could not be written."""
 
     ended: Ended
     pause_job: bool
@@ -109,7 +110,7 @@ class _Ending(NamedTuple):
 
 
 class Finisher:
-    """Gathers the outcomes of one batch and writes them in groups. ``counts`` sums up what became of them.
+    """Gathers the outcomes of one batch and writes them in groups. ``counts`` sums up their results.
 
     ``on_stale`` is told of triggers that were not ours any more.
     """
@@ -136,8 +137,8 @@ class Finisher:
         began: float = 0.0,
         trace: TraceContext | None = None,
     ) -> None:
-        """Gather one outcome of the claimed ``row``, ``seconds`` after its claim; it is written with the next flush.
-        ``began``: after so many seconds its handler did. ``trace``: the one that the attempt is part of.
+        """Gather one outcome of the claimed ``row``, ``seconds`` after its claim; the next flush writes it.
+        ``began``: how many seconds after the claim its handler began. ``trace``: the trace that the attempt is part of.
         """
         ran = Ran(began, seconds, time.monotonic())
         item = _Ending(Ended(row, to_finish(row, outcome), ran, trace), outcome.pause_job)
@@ -152,8 +153,8 @@ class Finisher:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything gathered, in one statement if that can be. Raises what the database raises and then keeps
-        what is not written.
+        """Write everything gathered, in one statement if possible. Raises the database's errors, and then keeps the
+        outcomes that are not written.
         """
         written: list[tuple[_Ending, TriggerState | None]] = []
         try:
@@ -197,7 +198,7 @@ class Finisher:
                 raise
             else:
                 written += [(ending, states.get(ending.token.id)) for ending in group]
-                # Before another thread may write: who finds nothing left to write reads what is counted.
+                # Count before another thread may write: a thread that finds nothing left to write reads the counts.
                 self.counts.update(
                     STALE if (state := states.get(ending.token.id)) is None else state.value
                     for ending in group
@@ -218,8 +219,9 @@ class Finisher:
 
 
 def _by_transaction(gathered: Sequence[_Ending]) -> list[list[_Ending]]:
-    """Plain firings first; then the tasks of workflows, each tenant's by themselves: what follows from their ends is
-    done as they are written, waits for their runs and may be a fan-out of thousands, which is nobody else's trouble.
+    """Plain firings first; then the tasks of workflows, each tenant's by themselves. The write of a task's end also
+    does the work that follows from it. That work waits for the task's run and may be a fan-out of thousands, which must
+    not delay other tenants.
     """
     groups: dict[int, list[_Ending]] = {0: []}
     for ending in gathered:
@@ -229,13 +231,13 @@ def _by_transaction(gathered: Sequence[_Ending]) -> list[list[_Ending]]:
 
 
 def _apart(group: Sequence[_Ending], error: Exception) -> Sequence[_Ending]:
-    """What to write one by one instead of a group that was refused; of a single one, that it was."""
+    """The endings to write one by one instead of a refused group; for a single one, an ending that says so."""
     if len(group) > 1:
         return group
     [(ended, _, instead)] = group
     row, finish = ended.row, ended.finish
     ids = {"trigger_id": str(row.id), "attempt_id": str(row.attempt_id), "tenant": row.tenant}
     log.error("outcome refused", error=str(error).strip().splitlines()[:1], outcome=finish.state.value, **ids)
-    if instead:  # its lease runs out, and reap says what becomes of it
+    if instead:  # its lease runs out, and reap decides about it
         return ()
     return [_Ending(ended._replace(finish=to_finish(row, unwritable(error))), False, instead=True)]

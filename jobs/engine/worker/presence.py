@@ -1,12 +1,12 @@
 """Presence: a worker says every few seconds that it is there and which queues it takes from.
 
-So that "why does it wait?" can answer "no worker takes from its queue" without asking all of them over the broker. A
-thread of the worker's main process does it, over a connection that is open for an instant: children forked later
-inherit none. A worker that loses its broker, is frozen or killed falls silent; one that is told to stop leaves. The
-thread compares the machine's clock with the database's, too.
+So "why does it wait?" can answer "no worker takes from its queue" without asking all workers over the broker. A thread
+of the worker's main process does it, over a connection that is open only for an instant: children forked later inherit
+none. A worker that loses its broker, is frozen or killed falls silent. A worker that is told to stop leaves. The thread
+compares the machine's clock with the database's, too.
 
-Two workers of one name are a mistake (``-n``): Celery takes them for one, and remote control reaches either. The one
-that finds that another has announced its name since says so in the log, and is listed by its process from then on.
+Two workers of one name are a mistake (``-n``): Celery takes them for one, and remote control reaches either. A worker
+that finds that another has announced its name since says so in the log. It is listed by its process from then on.
 """
 
 import os
@@ -27,7 +27,7 @@ ANNOUNCED_SECONDS = workers.ANNOUNCED_EVERY.total_seconds()
 
 
 class WorkerStatus(NamedTuple):
-    """What a worker takes from, with how many processes or threads, and how many of these are at work."""
+    """The queues a worker takes from, how many processes or threads it has, and how many of these are at work."""
 
     queues: Sequence[str]
     concurrency: int
@@ -39,12 +39,12 @@ class Presence:
 
     def __init__(self, *, name: str, status: Callable[[], WorkerStatus | None]) -> None:
         self._name = name
-        # Process ids come again, and containers of one image all have the same.
+        # Process ids are reused, and containers of one image all have the same.
         self._process = f"{os.getpid()}-{secrets.token_hex(3)}"
         self._announced = False
         self._status = status
         self._drift = Drift(name=name)
-        # Its put may be called by a signal's handler, whatever it interrupts; an Event's set may not.
+        # A signal's handler may call its put at any point of the code; it may not call an Event's set.
         self._leaving: SimpleQueue[bool] = SimpleQueue()
 
     def start(self) -> None:

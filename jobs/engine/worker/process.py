@@ -1,7 +1,8 @@
-"""A worker process: what its batches share, and how it performs a message (DESIGN §7).
+"""A worker process: the objects its batches share, and how it performs a message (DESIGN §7).
 
-Killed anywhere, the leases run out and reap retries what it had claimed. Frozen and woken, the fences have moved on and
-every write of it comes back stale. A second copy of a message claims nothing.
+If the process is killed at any point, its leases run out, and reap retries the triggers that it had claimed. If it is
+frozen and wakes later, the fences have moved on, and every write of it comes back stale. A second copy of a message
+claims nothing.
 """
 
 import threading
@@ -30,16 +31,16 @@ from jobs.store.execution import Claimed, ClaimToken, Crowding
 from jobs.telemetry import bound, get_logger
 
 log = get_logger()
-#: What of a crowded tenant is handed back is dispatched again so much later.
+#: Triggers of a crowded tenant that are handed back are dispatched again this much later.
 CROWDED_SECONDS = 5.0
 
 
 class WorkerProcess:
-    """One for each process; what is set before a fork, its children inherit.
+    """One for each process. Its children inherit the values that are set before a fork.
 
-    ``runner``: of its asynchronous handlers. ``expendable``: the process has nothing but its messages, and another one
-    replaces it: it may end itself to stop a handler. ``brokerless``: what takes messages from Postgres, where that may
-    be; children that are forked later start it for themselves.
+    ``runner``: the runner of its asynchronous handlers. ``expendable``: the process has nothing but its messages, and
+    another one replaces it, so it may end itself to stop a handler. ``brokerless``: takes messages from Postgres, where
+    that is allowed; children that are forked later start it for themselves.
     """
 
     def __init__(self) -> None:
@@ -74,8 +75,10 @@ class WorkerProcess:
         self.expendable = True
 
     def begin_guarding(self, *, beside: bool) -> Callable[[], None]:
-        """Have what this process and those forked from it have claimed guarded, from here on where handlers run in this
-        very process (``beside``: from a process of its own), else once the returned call is made.
+        """Guard the triggers that this process and those forked from it have claimed.
+
+        ``beside``: handlers run in this very process; the guard starts now, in a process of its own. Otherwise it
+        starts when the returned function is called.
         """
         settings = engine_settings()
         self._hands = Hands()
@@ -90,11 +93,11 @@ class WorkerProcess:
     def perform(
         self, *, job_type: str, tokens: Sequence[ClaimToken], worker: str, celery_task_id: str
     ) -> dict[str, int] | None:
-        """Claim a message's triggers and see each through to an outcome.
+        """Claim a message's triggers and run each until it has an outcome.
 
-        Returns how many ended in which state or go on (``lingering``), how many were dropped as stale or unknown and
-        how many effects were not made twice; or None when nothing was left to claim. Waits out a database that is away
-        for as long as the lease, since both claim and finish may be repeated.
+        Returns how many ended in which state or go on (``lingering``), how many were dropped as stale or unknown, and
+        how many effects were not made twice; or None when nothing was left to claim. If the database is away, waits for
+        it as long as the lease, since both claim and finish may be repeated.
         """
         kind, settings = registry.get(job_type), engine_settings()
         with bound(worker=worker):
@@ -111,7 +114,7 @@ class WorkerProcess:
             return batch.summary()
 
     def slot(self) -> AbstractContextManager[Any]:
-        """A slot of this process for one message; at once where messages come from the broker alone."""
+        """A slot of this process for one message; there is no wait where messages come only from the broker."""
         return nullcontext() if self.brokerless is None else self.brokerless.slot()
 
     def look_for_messages(self) -> None:
@@ -120,8 +123,8 @@ class WorkerProcess:
             self.brokerless.start()
 
     def wait_for_the_rest(self) -> None:
-        """Take no more messages from Postgres, and wait for what goes on in this process though its messages are done
-        with.
+        """Take no more messages from Postgres, and wait for the handlers that go on in this process although their
+        messages are done with.
         """
         if self.brokerless is not None:
             self.brokerless.stop()

@@ -1,5 +1,5 @@
-"""What a running handler reports: its progress, the checkpoint from which a later attempt may resume, a
-run that it is to begin."""
+"""The reports of a running handler: its progress, the checkpoint from which a later attempt may resume, a
+run that it must begin."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,14 +31,14 @@ def note_checkpoint(token: ClaimToken, state: dict[str, Any]) -> None:
 
 
 def begin_run(token: ClaimToken, run_input: Any) -> UUID | None:
-    """Begin the run of a firing of a workflow's schedule, and have its first tasks dispatched. May be repeated."""
+    """Begin the run of a firing of a workflow's schedule, and wake beats for its first tasks. May be repeated."""
     return _begun(
         workflows.begin_fired(trigger_id=token.id, fence=token.fence, run_input=run_input), SCHEDULE_TYPE
     )
 
 
 def begin_inner(token: ClaimToken, workflow: str, run_input: Any) -> UUID | None:
-    """Begin the run that a task is, and have its first tasks dispatched. May be repeated. Raises ``Permanent``."""
+    """Begin the run that a task is, and wake beats for its first tasks. May be repeated. Raises ``Permanent``."""
     try:
         return _begun(
             workflows.begin_inner(
@@ -58,7 +58,7 @@ def _begun(run_id: UUID | None, job_type: str) -> UUID | None:
 
 
 def _note(write: Callable[[], bool]) -> None:
-    """Write now; an asynchronous handler calls from its event loop, where Django refuses, so a thread does it there."""
+    """Write now. An asynchronous handler calls from its event loop, where Django refuses, so a thread writes then."""
     keep = partial(db.until_connected, write, patience_seconds=NOTE_PATIENCE_SECONDS, what="note progress")
     try:
         asyncio.get_running_loop()

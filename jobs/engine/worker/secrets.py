@@ -1,4 +1,4 @@
-"""The secrets that a claimed batch needs, opened for as long as it is in hand."""
+"""The secrets that a claimed batch needs, opened for as long as the batch exists."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def secrets_of(job_type: JobType, rows: Sequence[Any]) -> dict[UUID, dict[str, O
 
 
 def _names_of(job_type: JobType, payload: Any) -> set[str]:
-    """None of a payload that its type no longer accepts, or with more than are allowed: its handler will say so."""
+    """The payload's secrets; none if its type refuses it or if it has too many: its handler will say so."""
     assert job_type.secrets is not None
     try:
         found = {name for names in job_type.secrets(payload).values() for name in names}
@@ -50,7 +50,7 @@ def _names_of(job_type: JobType, payload: Any) -> set[str]:
 
 
 def signing_secret(tenant_id: int, sealed: str) -> str:
-    """What the webhooks of a tenant are signed with. Raises ``HandlerError``."""
+    """The secret that signs a tenant's webhooks. Raises ``HandlerError``."""
     try:
         return open_signing_secrets(tenant_id, sealed)
     except Unreadable:

@@ -21,7 +21,7 @@ from tenants.models import Tenant
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A run or a task: its gates, and the trigger that says the most of it, with the task of which that is."""
+    """A run or a task: its gates, the trigger that says the most about it, and the task of that trigger."""
 
     gates: list[Gate]
     end: str
@@ -51,7 +51,7 @@ class RunExplanation:
     of_task: Explained | None = None
 
     def representation(self) -> dict[str, Any]:
-        """As the API shows it, JSON types only."""
+        """The explanation as the API shows it, JSON types only."""
         run, tasks = self.standing.run, self.standing.tasks.values()
         listed = rules.holding(self.standing) if run.state == RunState.RUNNING else []
         return RunExplanationShape.of(
@@ -116,7 +116,7 @@ def _of_task(standing: Standing, task: Any, explain: "_Triggers") -> Explained:
     if task.finished_at is not None:
         of, own = explain(task)
         end = rules.task_end(standing, task)
-        # A task may have ended otherwise since its trigger did: a retry leaves triggers of earlier starts.
+        # A task may have ended in another way since its trigger did: a retry leaves triggers of earlier starts.
         is_of_now = own is not None and own.fact.finished_at == task.finished_at
         return Explained([], end, of, own) if is_of_now else Explained([], end, None, None)
     waits = task.state == TaskRunState.WAITING
@@ -126,7 +126,7 @@ def _of_task(standing: Standing, task: Any, explain: "_Triggers") -> Explained:
 
 
 class _Triggers:
-    """Explanations of triggers of tasks; each is asked for once."""
+    """Explanations of the triggers of tasks; each is asked for once."""
 
     def __init__(self, tenant: Tenant, available: Available | None) -> None:
         self._tenant, self._available = tenant, available

@@ -1,7 +1,7 @@
-"""Where the tasks of a run stand, and why, in words: decided from what was read, and nothing else.
+"""Where the tasks of a run stand, and why, in words: decided from the rows that were read, and nothing else.
 
-What the database decides (``carillon_settle_run``) is asked by the same conditions here; a property test holds the
-two together. What is told of a trigger is for ``explain_trigger``.
+The conditions here are those by which the database decides (``carillon_settle_run``); a property test holds the two
+together. ``explain_trigger`` explains the triggers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ _ENDED = {
     TaskRunState.SKIPPED: "was skipped",
     TaskRunState.CANCELLED: "was cancelled",
 }
-#: Of started tasks the one to look at first: one that is tried again rather than one that just runs.
+#: The order in which to look at started tasks: a task that is tried again before one that just runs.
 _FIRST = (TriggerState.RETRYING, TriggerState.PENDING, TriggerState.QUEUED, TriggerState.RUNNING)
 
 
@@ -53,7 +53,7 @@ class Standing:
         return found
 
     def first_to_look_at(self, tasks: Iterable[Any]) -> Any | None:
-        """Of ``tasks`` the started one that most likely holds the others."""
+        """The started task among ``tasks`` that most likely holds the others."""
         started = [task for task in tasks if has_trigger(task) and task.trigger_state in _FIRST]
         return min(started, key=lambda task: (_FIRST.index(task.trigger_state), task.ready_at), default=None)
 
@@ -67,7 +67,7 @@ class Standing:
                 yield before, condition
 
     def may_handle_a_failure(self, task: Any) -> bool:
-        """Whether a task may yet start in a run that is halted: after the failure it starts by an edge for that."""
+        """Whether a task may yet start in a halted run, by an edge that is met after a failure."""
         seen, line = {task.task}, [task]
         for each in line:
             if each.exempt:
@@ -75,7 +75,7 @@ class Standing:
             for edge in each.after if each.state == TaskRunState.WAITING else ():
                 before = self.tasks[edge["task"]]
                 if before.state not in UNFINISHED_TASK_RUNS:
-                    continue  # its edge is decided, and told of by ``exempt``
+                    continue  # its edge is decided, and ``exempt`` tells of it
                 if edge["on"] != Condition.ON_SUCCESS:
                     return True
                 if before.task not in seen:
@@ -85,12 +85,12 @@ class Standing:
 
 
 def has_trigger(task: Any) -> bool:
-    """Whether a task that has not ended has a trigger that is of now: a retry leaves those of earlier starts."""
+    """Whether an unfinished task has a trigger of its present start: a retry leaves triggers of earlier starts."""
     return task.state == TaskRunState.STARTED and task.trigger_id is not None
 
 
 def goes_on_as_run(task: Any) -> bool:
-    """Whether a task is a run of another workflow that has begun: its trigger has ended then."""
+    """Whether a task is a run of another workflow that has begun. Its trigger has ended by then."""
     is_started = task.state == TaskRunState.STARTED and task.trigger_state not in _FIRST
     return is_started and task.inner_run_id is not None
 
@@ -133,7 +133,7 @@ def _ids(tasks: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def task_gates(standing: Standing, task: Any) -> list[Gate]:
-    """What is between a task that has not ended and its end, in order; but for what its trigger waits for."""
+    """The gates between an unfinished task and its end, in order, without those of its trigger."""
     if task.state not in UNFINISHED_TASK_RUNS or standing.run.state != RunState.RUNNING:
         return []
     has_started = task.state == TaskRunState.STARTED
@@ -207,7 +207,7 @@ def _max_parallel(standing: Standing) -> Gate:
 
 
 def run_gates(standing: Standing) -> list[Gate]:
-    """What is between a run and its end, in order; none once it has ended."""
+    """The gates between a run and its end, in order; none once it has ended."""
     if standing.run.state != RunState.RUNNING:
         return []
     return [_paused(standing), _max_parallel(standing), _tasks(standing)]
@@ -233,7 +233,7 @@ def _tasks(standing: Standing) -> Gate:
 
 
 def run_end(standing: Standing) -> str:
-    """How a run ended: a sentence with what did not succeed."""
+    """How a run ended: its tasks counted by their end, and those that failed."""
     run, counts = standing.run, []
     for state, word in _ENDED.items():
         if number := len(standing.of(state)):
@@ -266,7 +266,7 @@ def _why_skipped(standing: Standing, task: Any) -> str:
 
 
 def _at_last(standing: Standing, task: Any) -> str:
-    """Of a task that was skipped itself, what it came from: the end of the chain."""
+    """The cause of the end of a task that was itself skipped: the end of the chain."""
     root = task
     while root.state == TaskRunState.SKIPPED:
         if root.reason == "halted":

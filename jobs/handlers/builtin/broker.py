@@ -1,13 +1,13 @@
-"""Reaching a queue of the broker: what ``celery_task`` and ``message`` share.
+"""Reaching a queue of the broker: the code that ``celery_task`` and ``message`` share.
 
 Keeps true: publishing waits a bounded time (one reconnect; the engine's retry policy does the rest) and works
 on any queue, declared by this project or not. Messages go through the default exchange, whose routing key is
-the queue's name, on Redis as on RabbitMQ. On RabbitMQ that exchange silently drops what no queue takes, so
+the queue's name, on Redis as on RabbitMQ. On RabbitMQ that exchange silently drops messages that no queue takes, so
 the queue is looked up first; on Redis a queue is a list that comes into being with its first message.
 
-A queue that nobody empties holds no more than ``CARILLON_QUEUE_MAX_MESSAGES``, and on Redis, whose memory is
-everybody's, all that a tenant wrote no more than ``CARILLON_TENANT_QUEUE_BYTES``: what comes next is retried by the
-job's policy. Those who write at the same moment may exceed either by a message each.
+A queue that is never emptied holds no more than ``CARILLON_QUEUE_MAX_MESSAGES``. On Redis, whose memory all tenants
+share, all queues of one tenant together hold no more than ``CARILLON_TENANT_QUEUE_BYTES``. Further messages are retried
+by the job's policy. Writers that write at the same moment may exceed either bound by a message each.
 """
 
 from collections.abc import Iterator
@@ -25,23 +25,24 @@ from jobs.handlers.builtin.queues import may_write, refusal
 from jobs.handlers.context import Context
 from jobs.handlers.outcome import HandlerError, Permanent
 
-#: Before the tenant's slug: the set of the queues that it writes to. No queue's name may begin with a brace.
+#: The prefix, before the tenant's slug, of the key of the set of queues that the tenant writes to. No queue's name may
+#: begin with a brace.
 WRITTEN = "{carillon}:queues:"
-#: That are not empty, of one tenant.
+#: Queues of one tenant that are not empty.
 MAX_QUEUES = 100
 _ROOM = Path(__file__).with_name("room.lua").read_text()
 RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 
 
 def check_queue(ctx: Context, queue: str) -> None:
-    """Refuse a queue that is not the tenant's, or no longer: whoever writes the job is told, but grants may end."""
+    """Refuse a queue that the tenant may not write to, or no longer: grants may end after the job was written."""
     if not may_write(queue, tenant=ctx.tenant, granted=ctx.queues):
         raise Permanent(f"payload.queue: {refusal(queue, tenant=ctx.tenant)}", code="queue_refused")
 
 
 @contextmanager
 def pooled_producer(app: Celery) -> Iterator[Producer]:
-    """A producer of ``app``'s pool. Trouble with the broker inside becomes a retried failure ``broker``."""
+    """A producer of ``app``'s pool. Trouble with the broker inside the block becomes a retried failure ``broker``."""
     try:
         with app.producer_or_acquire() as producer:
             yield producer
@@ -52,7 +53,7 @@ def pooled_producer(app: Celery) -> Iterator[Producer]:
 def has_queue(producer: Producer, ctx: Context, queue: str) -> bool:
     """False when a message to ``queue`` would be dropped: no such queue on a broker that knows its queues.
 
-    Raises ``HandlerError`` (``queue_full``) where there is no room for one more of this tenant's.
+    Raises ``HandlerError`` (``queue_full``) where there is no room for one more message of this tenant.
     """
     match producer.connection.transport.driver_type:
         case "redis":
@@ -80,17 +81,17 @@ def _check_room_in_redis(producer: Producer, ctx: Context, queue: str) -> None:
         case "length":
             _check_length(queue, figure)
         case "bytes":
-            raise _full(f"All the queues you write to hold {figure:,} bytes of at most {bounds[1]:,}")
+            raise _full(f"The queues that you write to have {figure:,} bytes of at most {bounds[1]:,}")
         case "queues":
-            raise _full(f"You write to {figure:,} queues already that are not empty")
+            raise _full(f"You already write to {figure:,} queues that are not empty")
         case "type":
-            raise HandlerError(f"Under {queue!r} Redis keeps what is no queue.", code="broker")
+            raise HandlerError(f"The Redis key {queue!r} is not a queue.", code="broker")
 
 
 def _length_on_amqp(producer: Producer, queue: str) -> int | None:
-    """How many messages wait in it; None when there is no such queue.
+    """How many messages wait in the queue; None when there is no such queue.
 
-    Asked on a channel of its own, because AMQP closes the channel on which a passive declaration fails.
+    It asks on a channel of its own, because AMQP closes the channel on which a passive declaration fails.
     """
     connection = producer.connection
 
@@ -99,7 +100,7 @@ def _length_on_amqp(producer: Producer, queue: str) -> int | None:
             return int(channel.queue_declare(queue=queue, passive=True).message_count)
 
     try:
-        # A pooled connection that once failed has no channels until it is made to connect again.
+        # A pooled connection that once failed has no channels until it connects again.
         connection.ensure_connection(**RETRY_POLICY)
         return int(connection.ensure(producer, look, **RETRY_POLICY)())
     except NotFound:
@@ -116,7 +117,7 @@ def _full(what: str) -> HandlerError:
 
 
 def carillon_headers(ctx: Context) -> dict[str, Any]:
-    """The ids a receiver needs to recognise a duplicate or to refuse a stale writer; and the trace it is part of."""
+    """The ids by which a receiver recognises a duplicate or refuses a stale writer, and the trace of the attempt."""
     return {
         **(ctx.trace.headers() if ctx.trace is not None else {}),
         "carillon_tenant": ctx.tenant,

@@ -1,8 +1,8 @@
-"""``celery_task``: send a Celery task of the team's own project to its queue: the way over from celery-beat.
+"""``celery_task``: send a Celery task of the team's own project to its queue. It is the way over from celery-beat.
 
 Keeps true: the task id follows from the idempotency key, so a retry sends the same id again. Carillon's own
-tasks cannot be sent. The trigger succeeds when the broker took the message; what the task then does is its
-workers' affair.
+tasks cannot be sent. The trigger succeeds when the broker took the message; Carillon does not follow the task after
+that.
 """
 
 from typing import Annotated, Any
@@ -26,8 +26,8 @@ def _check_task(name: str) -> str:
 
 
 class CeleryTaskPayload(BuiltInPayload):
-    """``task`` as its workers registered it, with its arguments; ``queue`` where they listen: ``celery`` by default,
-    which an operator must have granted.
+    """``task`` is the task's name as its workers registered it; ``args`` and ``kwargs`` are its arguments. ``queue`` is
+    the queue where its workers listen: ``celery`` by default, which an operator must have granted.
     """
 
     task: Annotated[
@@ -45,7 +45,7 @@ def _queue(payload: dict[str, Any]) -> str:
 @job_type("celery_task", timeout_seconds=30, batch_size=50, payload=CeleryTaskPayload, sends_to=_queue)
 def celery_task(ctx: Context, payload: CeleryTaskPayload) -> dict[str, str]:
     """Send a Celery task of your own project to its queue; succeeds when the broker took it."""
-    # Imported here: Celery comes up after the registry, and an app must exist before it is asked for.
+    # Imported here: Celery starts after the registry, and its app must exist before this import.
     from celery import current_app
     from kombu import Queue
 
@@ -62,14 +62,14 @@ def celery_task(ctx: Context, payload: CeleryTaskPayload) -> dict[str, str]:
     with pooled_producer(current_app) as producer:
         if not has_queue(producer, ctx, payload.queue):
             raise HandlerError(
-                f"The broker has no queue {payload.queue!r}; start its workers, or mend the name.",
+                f"The broker has no queue {payload.queue!r}; start its workers, or correct the name.",
                 code="queue_missing",
             )
         current_app.send_task(
             payload.task,
             payload.args,
             payload.kwargs,
-            # A Queue object passes the router, which refuses names outside task_queues; undeclared, because
+            # A Queue object passes the router, which refuses names outside task_queues. It is not declared, because
             # its workers may have declared it with arguments (quorum, priorities) that ours would contradict.
             queue=Queue(payload.queue, no_declare=True),
             producer=producer,

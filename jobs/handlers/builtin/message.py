@@ -1,9 +1,9 @@
 """``message``: publish the payload's body to a named queue of the broker, for consumers that are not
 Celery's.
 
-Keeps true: no Celery worker takes it for a task; the message is durable, and carries the ids by which a
+Keeps true: no Celery worker takes the message for a task; it is durable, and carries the ids by which a
 consumer recognises a duplicate. On RabbitMQ a queue that does not exist yet is declared (durable, classic), so
-that nothing is dropped.
+that no message is dropped.
 """
 
 import json
@@ -16,14 +16,14 @@ from jobs.handlers.builtin.queues import TENANTS, QueueName
 from jobs.handlers.context import Context
 from jobs.handlers.registry import job_type
 
-#: A message with these is a task to a Celery worker (protocol 2).
+#: A Celery worker takes a message with these headers for a task (protocol 2).
 CELERY_HEADERS = ("task", "id", "lang")
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,100}$")]
 HeaderValue = Annotated[str, Field(max_length=4096)]
 
 
 class MessagePayload(BuiltInPayload):
-    """``body`` is any JSON; with ``content_type`` ``text/plain`` it is a text and sent as it stands."""
+    """``body`` is any JSON. With ``content_type`` ``text/plain`` it is a text and is sent unchanged."""
 
     queue: QueueName
     body: Any
@@ -47,7 +47,7 @@ class MessagePayload(BuiltInPayload):
 
     @model_validator(mode="after")
     def _is_no_task(self) -> "MessagePayload":
-        """In a tenant's queue whoever listens is its own; elsewhere it could be a team's Celery worker (protocol 1)."""
+        """A tenant's queue has only its own consumers; elsewhere a team's Celery worker may listen (protocol 1)."""
         if isinstance(self.body, dict) and "task" in self.body and not self.queue.startswith(TENANTS):
             raise ValueError(
                 "A body with a task is a Celery message to workers on that queue; send tasks by celery_task."
@@ -62,7 +62,7 @@ def _queue(payload: dict[str, Any]) -> str:
 @job_type("message", timeout_seconds=30, batch_size=50, payload=MessagePayload, sends_to=_queue)
 def message(ctx: Context, payload: MessagePayload) -> None:
     """Publish a message to a named queue of the broker; succeeds when the broker took it."""
-    # Imported here: Celery comes up after the registry, and an app must exist before it is asked for.
+    # Imported here: Celery starts after the registry, and its app must exist before this import.
     from celery import current_app
     from kombu import Queue
 

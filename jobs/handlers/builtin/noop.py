@@ -1,7 +1,7 @@
-"""``noop``: does nothing, or as little as asked. For benchmarks and tests of the engine, where a setting says so.
+"""``noop``: does nothing, or as little as asked. For benchmarks and tests of the engine, where a setting allows it.
 
-It sleeps where a process waits for it, so that any tenant could keep the workers of all from their work. Where it is
-switched off, what a job of it fires ends at once as ``dead``.
+Its sleep blocks a worker process, so any tenant could keep the workers of all tenants from their work. Where it is
+switched off, the triggers of its jobs end at once as ``dead``.
 """
 
 import time
@@ -17,7 +17,7 @@ from jobs.handlers.registry import job_type
 
 
 class NoopPayload(BuiltInPayload):
-    """``sleep_ms`` of pause, then success, or failure when ``fail`` is set."""
+    """Pause for ``sleep_ms``, then succeed, or fail when ``fail`` is set."""
 
     sleep_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
     fail: bool = False

@@ -1,7 +1,7 @@
-"""``carillon.notice`` and ``carillon.email``: what tells people of a job's fate. Types of Carillon's own.
+"""``carillon.notice`` and ``carillon.email`` tell people how a job's firings end. They are Carillon's own types.
 
 A notice is a trigger like any other, with retries and dead letters of its own. A target that is gone for good (410)
-buries its notice but pauses nothing, since all of a tenant's notices are of one job.
+buries its notice but pauses no job, since all of a tenant's notices belong to one job.
 """
 
 from typing import Annotated, Any
@@ -37,6 +37,6 @@ def email(ctx: Context, payload: EmailPayload) -> None:
     """Send a notice by e-mail."""
     from django.core.mail import EmailMessage
 
-    # The same id on every retry, by which a reader's program may drop the second one.
+    # The same id on every retry: by it a mail program may drop the second copy.
     headers = {"Message-ID": f"<{ctx.trigger_id}@carillon>"}
     EmailMessage(payload.subject, payload.text, to=[payload.to], headers=headers).send()

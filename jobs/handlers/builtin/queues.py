@@ -1,7 +1,7 @@
-"""Queues of the broker: what names they may have, and which of them a tenant's jobs may write to.
+"""Queues of the broker: which names they may have, and which of them a tenant's jobs may write to.
 
-A tenant's own lie under its prefix; an operator may grant it others. A slug holds no dot, so one tenant's prefix is
-never the beginning of another's.
+A tenant's own queues lie under its prefix; an operator may grant it others. A slug holds no dot, so one tenant's prefix
+is never the beginning of another's.
 """
 
 import re
@@ -14,8 +14,8 @@ from pydantic import AfterValidator
 #: Before the name of every queue that is some tenant's own.
 TENANTS = "tenant."
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
-#: Queues of Carillon itself, and names that Celery and kombu use inside the broker: a message there would be taken for
-#: theirs (a remote-control command, say). Its other keys in Redis begin with a brace, as no queue may.
+#: Queues of Carillon itself, and names that Celery and kombu use inside the broker. A message there would be taken for
+#: one of theirs (a remote-control command, say). Carillon's other keys in Redis begin with a brace, as no queue may.
 _RESERVED_PREFIXES = ("jobs.", "carillon:", "_kombu", "unacked", "celeryev", "celery-task-meta")
 
 
@@ -31,7 +31,7 @@ def is_own(queue: str, *, tenant: str) -> bool:
 def may_write(queue: str, *, tenant: str, granted: Iterable[str]) -> bool:
     """``granted``: names and patterns with ``*`` and ``?``.
 
-    A pattern reaches no other tenant's queue by the way: such a grant must spell out the other's prefix.
+    A pattern does not match another tenant's queue by accident: such a grant must spell out the other tenant's prefix.
     """
     if is_own(queue, tenant=tenant):
         return True
@@ -41,7 +41,7 @@ def may_write(queue: str, *, tenant: str, granted: Iterable[str]) -> bool:
 
 
 def refusal(queue: str, *, tenant: str) -> str:
-    """Why a queue is none of the tenant's, and what would be."""
+    """Why the tenant may not write to a queue, and which queues it may write to."""
     return (
         f"The queue {queue!r} is not yours. The names of yours begin with {own_prefix(tenant)}; an operator can grant "
         f"others: manage.py update_tenant {tenant} --queues NAME,PATTERN."

@@ -1,9 +1,10 @@
--- Whether a tenant may put one more message into the queue ARGV[1], of at most ARGV[2] messages, while all the queues that
--- it writes to hold at most ARGV[3] bytes and are at most ARGV[4]. KEYS[1]: the set of those queues, which is kept here; a
--- queue that was emptied leaves it. Returns what stands in the way (length, bytes, queues, or nothing) and the figure.
+-- Whether a tenant may put one more message into the queue ARGV[1]. The queue holds at most ARGV[2] messages. All queues
+-- that the tenant writes to hold at most ARGV[3] bytes together, and there are at most ARGV[4] of them. KEYS[1]: the set
+-- of those queues, which this script maintains; a queue that was emptied leaves it. Returns the bound that is reached
+-- (length, bytes, queues, or nothing) and the figure; type, where the key holds no list.
 local queue, bytes, count, known = ARGV[1], 0, 0, false
 for _, name in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-    -- Of a long list a few entries are weighed, and the rest taken to be like them.
+    -- For a long list Redis measures a few entries and assumes that the rest are like them.
     local size = redis.pcall('MEMORY', 'USAGE', name, 'SAMPLES', 20)
     if type(size) == 'number' then
         bytes, count = bytes + size, count + 1

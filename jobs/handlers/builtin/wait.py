@@ -1,7 +1,7 @@
 """``carillon.wait``: a task of a workflow whose time has come. A type of Carillon's own (ADR 32).
 
-The database makes its trigger due when the wait is over. A signal or an approval that comes before ends the trigger, so
-it never gets here.
+The database makes its trigger due when the wait is over. A signal or an approval that comes earlier ends the trigger,
+so the trigger never reaches this handler.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What begins runs of workflows, as types of Carillon's own (ADR 32).
+"""The types that begin runs of workflows; they are Carillon's own (ADR 32).
 
 ``carillon.workflow`` is the schedule of a workflow: each of its firings begins a run. ``carillon.run`` is a task that
 is a run of another workflow: its attempt begins that inner run, and the task ends as the run does.

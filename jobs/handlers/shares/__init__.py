@@ -1,4 +1,4 @@
-"""Shares: what a worker process has few of and asynchronous handlers need, shared by tenant.
+"""Shares: scarce resources of a worker process that asynchronous handlers need, shared by tenant.
 
-``places``: how many are at work at once; ``look_ups``: threads in which names are resolved.
+``places``: how many calls are at work at once; ``look_ups``: threads in which names are resolved.
 """

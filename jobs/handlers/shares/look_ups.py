@@ -1,9 +1,9 @@
 """Look-ups of host names, shared fairly: a tenant's names that hang must not keep another's from being resolved.
 
-The system's resolver is asked in threads, and a thread that waits for an answer cannot be stopped: it is lost until the
-resolver gives up. So no tenant, and no zone of names, may have more than its share of them. A look-up that gets no
-thread soon, or no answer soon, fails and says so. Answers are kept for all tenants; a look-up that is under way is
-waited for by its own tenant alone, since others would share its wait and its failure.
+Threads ask the system's resolver. A thread that waits for an answer cannot be stopped: it is lost until the resolver
+gives up. So no tenant, and no zone of names, may have more than its share of the threads. A look-up that gets no
+thread soon, or no answer soon, fails and says so. Answers are kept for all tenants. Only its own tenant waits for a
+look-up that is under way, since other tenants would share its wait and its failure.
 """
 
 import asyncio
@@ -14,30 +14,30 @@ from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-#: Threads of a process for look-ups, and how many of them a tenant, and names of one zone, may have at once.
+#: Threads of a process for look-ups, and how many of them one tenant, or the names of one zone, may have at once.
 MAX_LOOK_UPS = 128
 MAX_OF_ONE = 8
 #: How many answers a process keeps, and for how long.
 MAX_ANSWERS = 4096
 KEEP_SECONDS = 10.0
 
-#: Whose call it is; set by ``AsyncRunner`` around each.
+#: The tenant of the present call; set by ``AsyncRunner`` around each call.
 tenant: ContextVar[str] = ContextVar("carillon_tenant", default="")
 
 
 class LookUpStuck(OSError):
-    """A name was not resolved in time, or not asked for, since too many look-ups hang already."""
+    """A name was not resolved in time, or was not looked up because too many look-ups hang already."""
 
 
 class Answers:
-    """The answers to the look-ups of one event loop, lists each, kept for a while."""
+    """The answers to the look-ups of one event loop, kept for a while. Each answer is a list."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[float, list[Any]]] = {}
         self._under_way: dict[tuple[str, Hashable], asyncio.Future[list[Any]]] = {}
 
     async def get(self, key: Hashable, look_up: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
-        """What ``look_up`` found for ``key``, now or lately. Raises what it raises; failures are not kept."""
+        """The answer of ``look_up`` for ``key``, found now or lately. Raises its errors; failures are not kept."""
         until, found = self._kept.get(key, (0.0, []))
         if until > asyncio.get_running_loop().time():
             found.append(found.pop(0))  # so that the next one begins with another address
@@ -62,9 +62,10 @@ class Answers:
 class LookUps:
     """Bounds the look-ups of one event loop. ``seconds``: how long one may wait for its share and for its answer.
 
-    A tenant has at most ``of_one`` threads, and less than a quarter as many as are free: so there are some left for who
-    comes next. A zone has as many over all tenants; but a tenant's first look-up passes that while half of all threads
-    are free, since the names that hang may be another's (a zone that is delegated to many).
+    A tenant gets another thread while it has fewer than ``of_one``, and fewer than a quarter of the number of free
+    threads. So some are left for the next tenant. A zone has at most ``of_one`` threads over all tenants. A tenant's
+    first look-up may pass the zone's bound while more than half of all threads are free, since the names that hang may
+    be another tenant's (a zone that is delegated to many).
     """
 
     def __init__(self, *, seconds: float, total: int = MAX_LOOK_UPS, of_one: int = MAX_OF_ONE) -> None:
@@ -77,9 +78,9 @@ class LookUps:
         self._changed = asyncio.Condition()
 
     async def run(self, host: str, look_up: Callable[[], Awaitable[T]]) -> T:
-        """The answer of ``look_up``, which asks for ``host``. Raises ``LookUpStuck``, and what it raises.
+        """The answer of ``look_up``, which asks for ``host``. Raises ``LookUpStuck``, and the errors of ``look_up``.
 
-        Its share is given back when the thread has ended, however long ago its caller gave it up.
+        The share is given back when the thread has ended, even if the caller gave the look-up up long before.
         """
         whose, zone = tenant.get(), zone_of(host)
         try:
@@ -99,7 +100,7 @@ class LookUps:
             raise LookUpStuck(f"no answer for {host} within {self._seconds:g} s") from None
 
     def _full(self, whose: str, zone: str) -> str:
-        """What has no room for one more look-up; empty: there is room."""
+        """The tenant, process or zone that has no room for one more look-up; empty: there is room."""
         running, free = self._of_tenants[whose], self._total - self._all
         if running >= min(self._of_one, free / 4):
             return f"tenant {whose}" if running else "this worker process"
@@ -127,7 +128,7 @@ class LookUps:
 def zone_of(host: str) -> str:
     """The part of a name that one owner is likely to hold: ``a.b.example.com`` and ``example.com`` are of one zone.
 
-    Of ``example.co.uk`` three labels are, as of others whose last two are that short.
+    For ``example.co.uk`` the zone has three labels, as for other names whose last two labels are that short.
     """
     labels = host.lower().rstrip(".").split(".")
     short = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) in (2, 3)

@@ -1,97 +1,124 @@
 """Places: which asynchronous calls of a process are at work, shared by tenant as they come and go.
 
-A tenant may take a place while it has less than half as many as are free. So one alone gets a third of all, and each
-next one a third of what is left: it takes a dozen tenants, all of them slow, to keep another's calls from starting. A
-call that gets no place waits in its tenant's line, which holds up no other line.
+A tenant may take a place while it has fewer than half as many as are free. So a tenant alone gets a third of all
+places, and each next tenant a third of the places that are left. It takes a dozen tenants, all of them slow, to keep
+another's calls from starting. A call that gets no place waits in its tenant's line, which holds up no other line.
 
-All of it happens in the event loop's thread; ``usage`` may be asked from any.
+In each turn of the loop one call starts, and tenants take turns. Until its request is out, a call needs some eight
+turns of the loop, and each of them lasts as long as the steps of all calls in it. If a hundred calls of one tenant
+started at once on full processors, another's would be seconds late.
+
+All of it happens in the event loop's thread; ``usage`` may be called from any thread.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, Protocol
 
-#: Calls of a process that are at work at once: coroutines and sockets, of which a process may open 1,024 by default.
+#: Calls of a process that are at work at once: coroutines and sockets. A process may open 1,024 sockets by default.
 MAX_AT_WORK = 600
-#: Claimed calls of a process that wait, each with its payload in memory. A tenant of which more wait than there is room
-#: left is claimed no more of.
+#: Claimed calls of a process that wait, each with its payload in memory. No more triggers are claimed of a tenant that
+#: has more waiting calls than there is room left.
 MAX_WAITING = 400
+#: Calls that start in one turn of the loop.
+STARTS = 1
 
 
 class Call(Protocol):
-    """What wants a place."""
+    """A call that wants a place."""
 
     def may_start(self) -> bool:
-        """False: not just now; it stays in line until the next ``advance``."""
+        """False: not now; it stays in line until the next ``advance``."""
 
     def start(self) -> bool:
         """Begin. False: it wants no place any more."""
 
 
 class PlaceUsage(NamedTuple):
-    """``waiting``: tenants of which calls wait; ``crowded``: those of which no more should be brought here."""
+    """``waiting``: tenants whose calls wait; ``crowded``: the tenants of which no more calls should come here."""
 
     waiting: Collection[str] = ()
     crowded: Collection[str] = ()
 
 
 class Places:
-    """``total`` places of one event loop, and ``room`` for those that wait.
+    """``total`` places of one event loop, and ``room`` for the calls that wait.
 
-    ``shared`` False: whoever comes first may take all of them.
+    ``soon`` calls a function in the loop's next turn. ``shared`` False: the tenant that comes first may take all.
     """
 
-    def __init__(self, total: int, *, room: int, shared: bool = True) -> None:
+    def __init__(
+        self, total: int, *, room: int, soon: Callable[[Callable[[], None]], Any], shared: bool = True
+    ) -> None:
         self._total = total
         self._room = room
+        self._soon = soon
         self._shared = shared
         self._taken: Counter[str] = Counter()
         self._busy = 0
+        #: By tenant; the tenant that was served last is the last one.
         self._lines: dict[str, deque[Call]] = {}
         self._waiting = 0
+        #: How many calls started in this turn of the loop.
+        self._started = 0
 
     def enter(self, tenant: str, call: Call) -> None:
-        """Start ``call`` at once if there is a place for it and none of its tenant's waits; else put it in line."""
-        if tenant not in self._lines and self._has_room(tenant) and call.may_start():
+        """Start ``call`` at once if there is a place for it and its tenant has no line; else put it in line."""
+        if tenant not in self._lines and self._may_start(tenant, call):
             self._start(tenant, call)
             return
         self._lines.setdefault(tenant, deque()).append(call)
         self._waiting += 1
 
     def leave(self, tenant: str) -> None:
-        """A call of the tenant's has ended: who waits may start."""
+        """A call of the tenant has ended: waiting calls may start."""
         self._give_back(tenant)
         if self._lines:
             self.advance()
 
     def advance(self) -> None:
-        """Start what may start, one of each tenant in turn."""
+        """Start the calls that may start, one of each tenant in turn."""
         lines = list(self._lines)
-        while lines:
+        while lines and self._started < STARTS:
             lines = [tenant for tenant in lines if self._advance(tenant)]
 
     def usage(self) -> PlaceUsage:
         left = self._room - self._waiting
         lines = {tenant: len(line) for tenant, line in self._lines.copy().items()}
-        return PlaceUsage(tuple(lines), tuple(tenant for tenant, waiting in lines.items() if waiting > left))
+        return PlaceUsage(
+            tuple(tenant for tenant in lines if not self._has_room(tenant)),
+            tuple(tenant for tenant, waiting in lines.items() if waiting > left),
+        )
 
     def _advance(self, tenant: str) -> bool:
         """Start the first of a line. Returns whether the next one may be tried."""
         line = self._lines[tenant]
-        if not self._has_room(tenant) or not line[0].may_start():
+        if not self._may_start(tenant, line[0]):
             return False
         call = line.popleft()
         self._waiting -= 1
-        if not line:
-            del self._lines[tenant]
+        del self._lines[tenant]
+        if line:
+            self._lines[tenant] = line
         self._start(tenant, call)
         return bool(line)
 
+    def _may_start(self, tenant: str, call: Call) -> bool:
+        return self._started < STARTS and self._has_room(tenant) and call.may_start()
+
     def _start(self, tenant: str, call: Call) -> None:
+        if not self._started:
+            self._soon(self._next_turn)
+        self._started += 1
         self._taken[tenant] += 1
         self._busy += 1
         if not call.start():
             self._give_back(tenant)
+
+    def _next_turn(self) -> None:
+        self._started = 0
+        if self._lines:
+            self.advance()
 
     def _give_back(self, tenant: str) -> None:
         self._busy -= 1

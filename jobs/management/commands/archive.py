@@ -1,4 +1,4 @@
-"""``manage.py archive list|verify|restore``: what was archived. Exit code 1 if any of it is damaged."""
+"""``manage.py archive list|verify|restore``: the archived history. Exit code 1 if any of it is damaged."""
 
 import json
 import sys
@@ -20,12 +20,14 @@ class Command(PromptCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_subparsers(dest="what", required=True, metavar="list|verify|restore")
-        listing = what.add_parser("list", help="say what there is")
-        listing.add_argument("--json", action="store_true", help="print a JSON object a line")
-        verifying = what.add_parser("verify", help="read archives, and hold them to their checksums")
-        verifying.add_argument("names", nargs="*", metavar="NAME", help="of the list; all by default")
-        restoring = what.add_parser("restore", help="put the rows of an archive into a table of their own")
-        restoring.add_argument("names", nargs="+", metavar="NAME", help="of the list")
+        listing = what.add_parser("list", help="list the archives")
+        listing.add_argument("--json", action="store_true", help="print one JSON object per line")
+        verifying = what.add_parser("verify", help="read archives and verify their checksums")
+        verifying.add_argument(
+            "names", nargs="*", metavar="NAME", help="archives from the list; all by default"
+        )
+        restoring = what.add_parser("restore", help="copy the rows of an archive into a new table")
+        restoring.add_argument("names", nargs="+", metavar="NAME", help="archives from the list")
 
     def handle(self, **options: Any) -> None:
         if not (url := engine_settings().archive_url):
@@ -51,7 +53,7 @@ class Command(PromptCommand):
             span = f"{each.since or 'the first'} to {each.until}"
             self.stdout.write(f"{each.name}  {span}  {each.rows:,} rows  {each.size / 1e6:,.1f} MB")
         if not manifests and not options["json"]:
-            self.stdout.write("Nothing was archived yet.")
+            self.stdout.write("Nothing has been archived yet.")
 
     def _verify(self, manifests: list[archive.Manifest], options: dict[str, Any]) -> None:
         for each in _chosen(manifests, options["names"]):
@@ -73,5 +75,5 @@ class Command(PromptCommand):
 def _chosen(manifests: list[archive.Manifest], names: Iterable[str]) -> list[archive.Manifest]:
     by_name = {each.name: each for each in manifests}
     if unknown := [name for name in names if name not in by_name]:
-        raise CommandError(f"There is no archive {unknown[0]}; `archive list` says what there is.")
+        raise CommandError(f"There is no archive {unknown[0]}; `archive list` shows the archives.")
     return [by_name[name] for name in names] or manifests

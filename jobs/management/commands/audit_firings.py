@@ -26,14 +26,20 @@ _MAX_SHOWN = 100
 
 
 class Command(PromptCommand):
-    help = "Walk the schedules of the past; report firings without a record and records without a firing."
+    help = "Check past schedules: report firings without a record and records without a firing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--job", metavar="ID|NAME", help="only this job; a name needs --tenant")
         parser.add_argument("--tenant", metavar="SLUG", help="only this tenant's jobs")
-        parser.add_argument("--from", dest="since", metavar="TIME", type=_instant, help="RFC 3339")
         parser.add_argument(
-            "--to", dest="until", metavar="TIME", type=_instant, help="RFC 3339; now by default"
+            "--from",
+            dest="since",
+            metavar="TIME",
+            type=_instant,
+            help="start, RFC 3339; by default as far back as history is kept",
+        )
+        parser.add_argument(
+            "--to", dest="until", metavar="TIME", type=_instant, help="end, RFC 3339; now by default"
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -58,7 +64,7 @@ class Command(PromptCommand):
 
 
 class AuditReport:
-    """What an audit found, in totals and the first differences."""
+    """The findings of an audit, in totals and the first differences."""
 
     def __init__(self, since: datetime, until: datetime) -> None:
         self._since, self._until = since, until

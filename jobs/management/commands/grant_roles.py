@@ -1,4 +1,4 @@
-"""``manage.py grant_roles ROLE``: make a database role the application's, which cannot undo the audit trail."""
+"""``manage.py grant_roles ROLE``: make a database role the application's; such a role cannot undo the audit trail."""
 
 import os
 from datetime import timedelta
@@ -13,12 +13,12 @@ from tenants.management.command import PromptCommand
 
 class Command(PromptCommand):
     help = (
-        "Run as the tables' owner, after migrate: grant ROLE what processes need, and of the audit trail only to read "
-        "it and to append to it. May be repeated."
+        "Run as the tables' owner, after migrate: grant ROLE the rights that processes need; on the audit "
+        "trail only to read it and to append to it. May be repeated."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("role", help="made where there is none; it may log in if a password is given")
+        parser.add_argument("role", help="created if it does not exist; it may log in if a password is given")
         parser.add_argument(
             "--password-from", metavar="VARIABLE", help="the environment variable that holds its password"
         )
@@ -35,4 +35,6 @@ class Command(PromptCommand):
             )
         except roles.NotSeparate as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{role} may do all that processes do, and only append to the audit trail.")
+        self.stdout.write(
+            f"{role} has the rights that processes need, and can only read and append to the audit trail."
+        )

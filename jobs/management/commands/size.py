@@ -1,4 +1,4 @@
-"""``manage.py size``: what an installation needs for a load, with the formulas; see ``jobs.core.sizing``."""
+"""``manage.py size``: the needs of an installation for a load, with the formulas; see ``jobs.core.sizing``."""
 
 import json
 from typing import Any
@@ -9,36 +9,46 @@ from jobs.core.errors import InvalidInput
 from jobs.core.sizing import COSTS, Load, Sizing, inputs_of, size
 from tenants.management.command import PromptCommand
 
-#: Options that differ from the fields they fill.
+#: Options whose names differ from the fields they fill.
 _OPTIONS = {"runtime_seconds": "runtime"}
 
 
 class Command(PromptCommand):
-    help = "Say what a load needs: workers, connections, memory, disk. Asks no server; docs/capacity.md."
+    help = "Compute what a load needs: workers, connections, memory, disk. Asks no server; docs/capacity.md."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--firings-per-second", type=float, required=True, metavar="R", help="on average")
+        parser.add_argument(
+            "--firings-per-second", type=float, required=True, metavar="R", help="average rate"
+        )
         parser.add_argument(
             "--runtime",
             type=float,
             required=True,
             metavar="S",
-            help="seconds of a handler, or of a target's answer",
+            help="seconds that a handler, or a webhook's target, takes",
         )
         parser.add_argument(
             "--retention-days", type=float, required=True, metavar="D", help="CARILLON_HISTORY_DAYS"
         )
         parser.add_argument(
-            "--attempts", type=float, default=1.0, metavar="A", help="of a firing, on average (1)"
+            "--attempts",
+            type=float,
+            default=1.0,
+            metavar="A",
+            help="average number of attempts of a firing (1)",
         )
         parser.add_argument("--tenants", type=int, default=1, metavar="T")
         parser.add_argument(
-            "--kept-bytes", type=int, default=0, metavar="B", help="of an attempt: result and output (0)"
+            "--kept-bytes",
+            type=int,
+            default=0,
+            metavar="B",
+            help="bytes of result and output kept per attempt (0)",
         )
         parser.add_argument(
-            "--webhooks", action="store_true", help="asynchronous: a process has 200 in flight"
+            "--webhooks", action="store_true", help="asynchronous: a process has 200 webhooks in flight"
         )
-        parser.add_argument("--all-events", action="store_true", help="the feed tells of successes, too")
+        parser.add_argument("--all-events", action="store_true", help="the event feed also lists successes")
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
@@ -71,4 +81,4 @@ def as_text(sizing: Sizing) -> str:
     lines = []
     for name, need in sizing.needs.items():
         lines += [f"{name.replace('_', ' ')}: {need.value:,.10g} {need.unit}", f"    = {need.formula}"]
-    return "\n".join([*lines, "", *sizing.notes, "Where each cost comes from: docs/capacity.md."])
+    return "\n".join([*lines, "", *sizing.notes, "Sources of the costs: docs/capacity.md."])

@@ -13,19 +13,19 @@ from tenants.management.command import PromptCommand
 
 
 class Command(PromptCommand):
-    help = "Hold the audit trail to its signed checkpoints; report what was changed, removed or added."
+    help = "Verify the audit trail by its signed checkpoints; report changed, removed and added entries."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--anchor",
             metavar="NUMBER:SEAL",
             type=_anchor,
-            help="a checkpoint as the log has it: tells that the whole database was put back",
+            help="a checkpoint from the log: detects that the whole database was put back",
         )
         parser.add_argument(
             "--begin-anew",
             action="store_true",
-            help="after a restore: let the next checkpoint cover all there is",
+            help="after a restore: let the next checkpoint cover the whole present trail",
         )
 
     def handle(self, **options: Any) -> None:
@@ -54,12 +54,12 @@ class Command(PromptCommand):
         except chain.Broken as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            "The next checkpoint covers the whole trail." if begun else "Nothing was ever signed."
+            "The next checkpoint covers the whole trail." if begun else "No checkpoint has ever been signed."
         )
 
 
 def _anchor(text: str) -> tuple[int, str]:
     number, _, seal = text.partition(":")
     if not (number.isascii() and number.isdigit() and len(seal) >= 8):
-        raise ArgumentTypeError("is a checkpoint's number and seal, as 12:9f86d081…")
+        raise ArgumentTypeError("must be a checkpoint's number and seal, such as 12:9f86d081…")
     return int(number), seal

@@ -1,1 +1,1 @@
-"""A job's firings: what is expected of it, what was tried, what was skipped, what is still to be caught up with."""
+"""A job's firings: the expected ones, their attempts, the skipped ones, and those that must still be caught up with."""

@@ -9,7 +9,7 @@ from jobs.models.firings.trigger import Trigger
 
 
 class _WithoutOutput(models.Manager["Attempt"]):
-    """Rows come with how many bytes their output has, not with the output: a page of them would be megabytes."""
+    """Rows come with the size of their output in bytes, not with the output: a page of outputs would be megabytes."""
 
     def get_queryset(self) -> models.QuerySet["Attempt"]:
         size = Coalesce(models.Func("output", function="octet_length", output_field=models.IntegerField()), 0)
@@ -42,9 +42,9 @@ class Attempt(models.Model):
     traceback = models.TextField(blank=True)
     http_status = models.PositiveSmallIntegerField(null=True, blank=True)
     response_excerpt = models.TextField(blank=True)
-    #: How many other triggers its worker claimed with it, and so had in hand at first.
+    #: How many other triggers its worker claimed together with it.
     claimed_with = models.PositiveIntegerField(default=0, db_default=0)
-    #: What its handler said (``telemetry.output``); null: nothing. A row that was read has ``output_bytes`` besides.
+    #: The output of its handler (``telemetry.output``); null: none. A row that was read also has ``output_bytes``.
     output = models.TextField(null=True, editable=False)
 
     objects = _WithoutOutput()

@@ -1,4 +1,4 @@
-"""CatchUp: past firings that are still to be decided or run. SkippedRange: many that were skipped (DESIGN §9)."""
+"""CatchUp: past firings that must still be decided or run. SkippedRange: many skipped firings (DESIGN §9)."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -12,9 +12,9 @@ from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 
 
 class SkippedRange(models.Model):
-    """A run of firings that were all skipped for one reason, kept as one record so that no outage floods the ledger.
+    """Consecutive firings that were skipped for one reason, kept as one record so that no outage floods the ledger.
 
-    Counts every instant the job's schedule names from ``from_at`` to ``until_at``, both included.
+    Counts every instant that the job's schedule names from ``from_at`` to ``until_at``, both included.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -58,14 +58,14 @@ _TO_RUN = Q(finished_at__isnull=True, reason="") & _DECIDED
 
 
 class CatchUp(models.Model):
-    """Past firings of one job that are still to be decided or run: after an outage, or because a backfill asks.
+    """Past firings of one job that must still be decided or run: after an outage, or because a backfill asks for them.
 
     ``cursor`` is the last instant dealt with; every firing after it up to ``until_at`` is still to come. ``tail`` holds
-    the newest instants seen so far, of which the policy lets the last ones run. Done when ``finished_at`` is set.
+    the newest instants seen so far; the policy lets the last of them run. Done when ``finished_at`` is set.
 
-    However the job is edited, its schedule was that of ``job_version``, and ``policy``, ``window_start`` and
-    ``max_catchup`` are what they were then. With a ``reason`` nothing more of it runs, whatever the policy: the rest is
-    put on record as skipped for it.
+    Later edits of the job change nothing here: the schedule is that of ``job_version``, and ``policy``,
+    ``window_start`` and ``max_catchup`` keep their values of that time. With a ``reason`` no more firings of it run,
+    under any policy: the rest is recorded as skipped for that reason.
     """
 
     class Origin(models.TextChoices):
@@ -82,14 +82,15 @@ class CatchUp(models.Model):
     origin = models.CharField(max_length=16, choices=Origin.choices)
     policy = models.CharField(max_length=16, choices=choices(MisfirePolicy))
     reason = models.CharField(max_length=32, blank=True, default="", db_default="")
-    #: Nothing older runs. Null, as ``max_catchup``, of a backfill and of what began before there were such columns.
+    #: No older firing runs. Like ``max_catchup`` it is null for a backfill, and for a catch-up that began before these
+    #: columns existed.
     window_start = models.DateTimeField(null=True, blank=True)
     max_catchup = models.PositiveIntegerField(null=True, blank=True)
     from_at = models.DateTimeField()
     until_at = models.DateTimeField()
     cursor = models.DateTimeField()
     tail = ArrayField(models.DateTimeField(), default=list)
-    #: Of a backfill, the trace of the caller who asked for it: its triggers are part of that.
+    #: For a backfill: the trace of the caller that asked for it. Its triggers are part of that trace.
     trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, blank=True)
     #: How many firings a backfill comprises.
     expected = models.PositiveBigIntegerField(null=True, blank=True)
@@ -112,9 +113,9 @@ class CatchUp(models.Model):
             ),
         )
         indexes = (
-            # store/sql/catchup.sql: take_undecided — what waits for its policy's word, oldest first.
+            # store/sql/catchup.sql: take_undecided — catch-ups that wait for their policy's decision, oldest first.
             models.Index(fields=("id",), condition=_UNDECIDED, name="catchup_undecided"),
-            # store/sql/catchup.sql: waiting, take_decided — what is to run, by tenant, oldest first.
+            # store/sql/catchup.sql: waiting, take_decided — catch-ups that must run, by tenant, oldest first.
             models.Index(fields=("tenant_id", "id"), condition=_TO_RUN, name="catchup_to_run"),
             # actions: the catch-up of one job, newest first; edit and cancel end it.
             models.Index(fields=("job", "-id"), name="catchup_of_job"),

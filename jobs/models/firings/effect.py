@@ -1,4 +1,4 @@
-"""Effect: what a handler did once (DESIGN §7)."""
+"""Effect: a change that a handler made once (DESIGN §7)."""
 
 from django.db import models
 from django.db.models.functions import Now
@@ -7,9 +7,9 @@ from jobs.models.fields import times_in_range
 
 
 class Effect(models.Model):
-    """An effect that a handler makes once (``Context.once``): written by the handler's own transaction, beside it.
+    """The record of an effect that a handler makes once (``Context.once``). The transaction of the effect writes it.
 
-    ``duplicates``: how many later executions found it and left the effect out. Purged after its trigger.
+    ``duplicates``: how many later executions found the record and left the effect out. Purged after its trigger.
     """
 
     pk = models.CompositePrimaryKey("trigger_id", "key")

@@ -11,7 +11,7 @@ from jobs.telemetry.traces.w3c import MAX_KEPT_LENGTH
 from tenants.models import Tenant
 
 DISPATCHABLE = Q(phase__in=("pending", "retrying"), held=False)
-#: The dead letters that nobody has dismissed, as their indexes have them.
+#: The dead letters that are not dismissed, as their indexes select them.
 DEAD_LETTERS = Q(phase=states.PHASES[TriggerState.DEAD], dismissed_at=None)
 
 
@@ -40,17 +40,17 @@ class Trigger(models.Model):
     """A row of the ledger. Written by ``jobs.store`` alone; read by anyone.
 
     ``attempt_count`` counts every attempt ever made; the retry budget counts from ``budget_start``, which a replay
-    moves. ``held`` takes a trigger out of the dispatcher's sight, so that it costs nothing there: its job is paused, or
-    (``parked``) it waits until another trigger of its job, or of its concurrency key, has ended, or until
-    ``parked_until``, when its target may be called again, or sooner, for ``parked_for``. ``concurrency_key`` is the
-    job's as of the dispatch, for counting. ``cancel_reason`` is why it is asked to stop. ``suspect``: it was in the
-    hand of a process that died, perhaps of it, and travels alone ever since. ``dismissed_at``: somebody
-    (``dismissed_by``) said, with a note, that a dead letter needs nobody any more. ``phase`` (`states.PHASES`) is what
-    indexes know of the state: statements that search by state name it.
+    moves. ``held`` hides a trigger from the dispatcher, so that it costs nothing there: its job is paused, or the
+    trigger is ``parked``. A parked trigger waits until another trigger of its job, or of its concurrency key, has
+    ended. Or it waits until ``parked_until``, when its target may be called again; ``parked_for`` may let it go sooner.
+    ``concurrency_key`` is the job's key at the time of the dispatch, for counting. ``cancel_reason`` is why the trigger
+    was asked to stop. ``suspect``: a process that had claimed it died, perhaps because of it; since then it travels
+    alone. ``dismissed_at``: ``dismissed_by`` said, with a note, that the dead letter needs no more attention. ``phase``
+    (`states.PHASES`) is the part of the state that indexes know: statements that search by state name it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Both are kept by one foreign key (migration 0002) to the job's id and tenant: no trigger is of another's.
+    #: One foreign key (migration 0002) to the job's id and tenant keeps both: a trigger's tenant is its job's tenant.
     job = models.ForeignKey(
         Job, on_delete=models.PROTECT, related_name="triggers", db_index=False, db_constraint=False
     )
@@ -70,14 +70,14 @@ class Trigger(models.Model):
     held = models.BooleanField(default=False)
     parked = models.BooleanField(default=False, db_default=False)
     parked_until = models.DateTimeField(null=True, blank=True)
-    #: While it is parked: the target that must let it go before, as operators paused or capped it.
+    #: While it is parked: the target that must let it go first, because operators paused or capped that target.
     parked_for = models.CharField(max_length=255, blank=True, default="", db_default="")
     concurrency_key = models.CharField(max_length=200, blank=True, default="", db_default="")
     priority = models.SmallIntegerField(choices=PRIORITIES)
     idempotency_key = models.CharField(max_length=120)
-    #: The trace of the caller who asked for it, as ``TraceContext.kept`` writes it; null: none was named.
+    #: The trace of the caller that asked for it, as ``TraceContext.kept`` writes it; null: none was named.
     trace = models.CharField(max_length=MAX_KEPT_LENGTH, null=True, blank=True)
-    #: Of a run now that was given its own; null: the job's.
+    #: The payload of a run now that was given its own; null: the job's payload.
     payload = models.JSONField(null=True, blank=True)
     fence = models.PositiveIntegerField(default=0)
     attempt_count = models.PositiveIntegerField(default=0)
@@ -93,7 +93,7 @@ class Trigger(models.Model):
     checkpoint = models.JSONField(null=True, blank=True)
     result = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField()
-    #: When it became dispatchable, for dispatchers to hear of; null where the one that serves it was told otherwise.
+    #: When it became dispatchable, so that dispatchers learn of it; null where its dispatcher was told in another way.
     announced_at = models.DateTimeField(null=True, blank=True, db_default=Clock())
     queued_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -101,13 +101,13 @@ class Trigger(models.Model):
     dismissed_at = models.DateTimeField(null=True, blank=True)
     dismissed_by = models.CharField(max_length=200, blank=True, default="", db_default="")
     dismissed_note = models.CharField(max_length=500, blank=True, default="", db_default="")
-    #: Of a task's trigger: the workflow run. Its task run has this trigger's id.
+    #: For a task's trigger: the workflow run. The task run has this trigger's id.
     workflow_run_id = models.UUIDField(null=True, editable=False)
 
     class Meta:
-        #: What else its columns must agree in stands in migration 0002, in words that cost the server little.
+        #: Migration 0002 holds the other rules between its columns, in a form that costs the server little.
         constraints = (
-            # DESIGN §2.2: no firing is doubled, whatever the leaders do. Also serves a job's history.
+            # DESIGN §2.2: no firing is doubled, even if two leaders run. Also serves a job's history.
             models.UniqueConstraint(fields=("job", "scheduled_for"), name="trigger_one_per_firing"),
         )
         indexes = (
@@ -117,7 +117,7 @@ class Trigger(models.Model):
                 condition=DISPATCHABLE,
                 name="trigger_lane",
             ),
-            # store/sql/dispatch.sql: in_flight_since, in_flight_between — what was queued a moment ago.
+            # store/sql/dispatch.sql: in_flight_since, in_flight_between — triggers that were queued a moment ago.
             models.Index(fields=("queued_at",), condition=Q(phase="in_flight"), name="trigger_queued_at"),
             # store/sql/dispatch.sql: in_flight_of_tenants; store/sql/pull.sql and reap.sql.
             models.Index(
@@ -125,35 +125,37 @@ class Trigger(models.Model):
                 condition=Q(phase="in_flight"),
                 name="trigger_in_flight",
             ),
-            # store/sql/dispatch.sql: facts, skip_missed; jobs.actions — everything unfinished of one job, by time.
+            # store/sql/dispatch.sql: facts, skip_missed; store/sql/parking.sql: behind; jobs.actions — the unfinished
+            # triggers of one job; those in sight apart from those parked, and of each origin the oldest first.
             models.Index(
-                fields=("job", "phase", "scheduled_for"),
+                fields=("job", "phase", "held", "origin", "scheduled_for"),
                 condition=Q(phase__in=("pending", "retrying", "in_flight")),
-                name="trigger_unfinished_of_job",
+                name="trigger_unfinished_by_job",
             ),
-            # store/sql/dispatch.sql: facts; store/sql/parking.sql: release — what a concurrency key has in flight.
+            # store/sql/dispatch.sql: facts; store/sql/parking.sql: release — triggers in flight of a concurrency key.
             models.Index(
                 fields=("tenant", "concurrency_key"),
                 condition=Q(phase="in_flight") & ~Q(concurrency_key=""),
                 name="trigger_key_in_flight",
             ),
-            # store/sql/dispatch.sql: news — what became dispatchable a moment ago.
+            # store/sql/dispatch.sql: news — triggers that became dispatchable a moment ago.
             models.Index(
                 fields=("announced_at",),
                 condition=DISPATCHABLE & Q(announced_at__isnull=False),
                 name="trigger_announced",
             ),
-            # store/sql/dispatch.sql: release; jobs with a trigger that waits for another one's end, oldest first.
+            # store/sql/dispatch.sql: release; jobs with a trigger that waits for the end of another, oldest first.
             models.Index(
                 fields=("job", "scheduled_for"),
                 condition=Q(parked=True, parked_until__isnull=True),
                 name="trigger_parked",
             ),
-            # store/sql/dispatch.sql: unpark; what waits for its target, soonest first.
+            # store/sql/dispatch.sql: unpark; triggers that wait for their target, soonest first.
             models.Index(
                 fields=("parked_until",), condition=Q(parked_until__isnull=False), name="trigger_parked_until"
             ),
-            # store/sql/targets.sql: waiting, show; what waits until its target lets it go, in dispatch's order.
+            # store/sql/targets.sql: waiting, show; triggers that wait until their target lets them go, in the order of
+            # dispatch.
             models.Index(
                 fields=("parked_for", "tenant", "priority", "due_at"),
                 condition=Q(parked=True) & ~Q(parked_for=""),
@@ -175,7 +177,7 @@ class Trigger(models.Model):
             models.Index(
                 fields=("tenant", "finished_at"), condition=DEAD_LETTERS, name="trigger_letter_of_tenant"
             ),
-            # The console's lists of what is retried and of what is held, the first due first.
+            # The console's lists of the retrying and of the held triggers, the first due first.
             models.Index(fields=("due_at",), condition=Q(phase="retrying"), name="trigger_retrying"),
             models.Index(
                 fields=("due_at",),

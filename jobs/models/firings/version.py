@@ -7,10 +7,10 @@ from jobs.models.job import Job
 
 
 class JobVersion(models.Model):
-    """From ``valid_from`` on, the job had this schedule and status: what an audit of past firings walks.
+    """From ``valid_from`` on, the job had this schedule and status. An audit of past firings walks these rows.
 
-    ``schedule`` holds the columns of the job that decide its instants. Append-only; one row whenever they, or the
-    status, change.
+    ``schedule`` holds the columns of the job that decide its instants. Append-only: a row is added whenever these
+    columns or the status change.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

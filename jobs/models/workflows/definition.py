@@ -1,4 +1,4 @@
-"""Workflow, its immutable versions, and the graph of each: what a run goes by (ADR 32)."""
+"""Workflow, its immutable versions, and the graph of each, which a run follows (ADR 32)."""
 
 from django.db import models
 from django.db.models import Q
@@ -17,9 +17,9 @@ class Workflow(models.Model):
     name = models.CharField(max_length=200, db_collation="C")
     version = models.PositiveIntegerField(default=1)
     labels = models.JSONField(default=dict, db_default={}, blank=True)
-    #: Who is told of how its runs end (jobs.actions.notices); null: as the tenant says.
+    #: The recipients of notices about the ends of its runs (jobs.actions.notices); null: as the tenant says.
     notify = models.JSONField(null=True, blank=True, editable=False)
-    #: The hidden job whose firings begin runs, through all versions; null: the workflow has no schedule.
+    #: The hidden job whose firings begin runs, the same for all versions; null: the workflow has no schedule.
     schedule_job_id = models.UUIDField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
@@ -58,11 +58,11 @@ class WorkflowVersion(models.Model):
     number = models.PositiveIntegerField()
     definition = models.JSONField()
     task_count = models.PositiveIntegerField()
-    #: After a task failed nothing starts but what handles failures (``on_failure: halt``).
+    #: After a task failed, only tasks that handle failures start (``on_failure: halt``).
     halts = models.BooleanField()
     #: How many of its tasks may be started at once in one run; null: any number.
     max_parallel = models.PositiveIntegerField(null=True)
-    #: How long after its beginning a run is cancelled that has not ended; null: never.
+    #: A run that has not ended is cancelled this long after its beginning; null: never.
     deadline = models.DurationField(null=True)
     created_at = models.DateTimeField()
 
@@ -76,7 +76,7 @@ class WorkflowVersion(models.Model):
 
 
 class WorkflowTask(models.Model):
-    """A task of one version, with the hidden job of which its triggers are."""
+    """A task of one version, with the hidden job that its triggers belong to."""
 
     pk = models.CompositePrimaryKey("version_id", "number")
     version = models.ForeignKey(
@@ -85,12 +85,12 @@ class WorkflowTask(models.Model):
     number = models.PositiveIntegerField()
     key = models.CharField(max_length=63)
     job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="+")
-    #: Whether it needs all of its incoming edges to be met, or one.
+    #: Whether all of its incoming edges must be met, or only one.
     needs_all = models.BooleanField()
     incoming = models.PositiveIntegerField()
-    #: It only waits, so it takes none of the places of ``max_parallel``.
+    #: It only waits, so it takes no place of ``max_parallel``.
     waits = models.BooleanField(default=False, db_default=False)
-    #: Of a map: the reference to its list, and how many of its items may be started at once.
+    #: For a map: the reference to its list, and how many of its items may be started at once.
     maps_over = models.CharField(max_length=1000, blank=True, default="", db_default="")
     map_parallel = models.PositiveIntegerField(null=True)
 

@@ -1,4 +1,4 @@
-"""WorkflowRun and TaskRun: what becomes of a version each time it runs (ADR 32)."""
+"""WorkflowRun and TaskRun: the state of a version each time it is run (ADR 32)."""
 
 from django.db import models
 from django.db.models import Q
@@ -13,9 +13,9 @@ from tenants.models import Tenant
 class WorkflowRun(models.Model):
     """One run. Its row is the lock under which tasks become ready, start and are skipped, and the run ends.
 
-    ``scheduled_for`` is its own among the runs of the workflow, so that a task's triggers are one an instant, too.
-    ``halted``: a task failed, and the workflow halts. ``trigger_id``: the firing that began it, of the schedule or of
-    the task that it is; null: a caller did.
+    ``scheduled_for`` is unique among the runs of the workflow, so a task has at most one trigger for an instant, too.
+    ``halted``: a task failed, and the workflow halts. ``trigger_id``: the trigger that began it, of the workflow's
+    schedule or of the task that this run is; null: a caller began it.
     ``cancel_reason``: why it was asked to end (``core.workflows.states.CANCEL_REASONS``).
     """
 
@@ -33,15 +33,15 @@ class WorkflowRun(models.Model):
         max_length=16, choices=choices(Origin), default=Origin.RUN_NOW, db_default=Origin.RUN_NOW
     )
     trigger_id = models.UUIDField(null=True)
-    #: Of an inner run, which is a task of another run: the start of the task that began it (``replay_count`` of its
+    #: For an inner run, which is a task of another run: the start of the task that began it (``replay_count`` of its
     #: trigger), how deep it lies, and the run at the top.
     task_start = models.PositiveIntegerField(null=True)
     depth = models.PositiveSmallIntegerField(default=0, db_default=0)
     root_id = models.UUIDField(null=True)
-    #: Since when nothing more of it starts. Null once it has ended.
+    #: Since then no more of its tasks start. Null once it has ended.
     paused_at = models.DateTimeField(null=True)
-    #: The trace of the caller who asked for it, or for its retry; its tasks' triggers get it (``Trigger.trace``).
-    #: No varchar: of a long one Postgres expects wide rows, so few in a new table, and reads it whole.
+    #: The trace of the caller that asked for it, or for its retry; its tasks' triggers get it (``Trigger.trace``).
+    #: Not a varchar: for a long varchar Postgres expects wide rows, so few rows in a new table, and reads it whole.
     trace = models.TextField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
@@ -49,7 +49,7 @@ class WorkflowRun(models.Model):
     class Meta:
         constraints = (
             models.UniqueConstraint(fields=("workflow", "scheduled_for"), name="workflowrun_one_an_instant"),
-            # A start of a task begins one run.
+            # One start of a task begins one run.
             models.UniqueConstraint(
                 fields=("trigger_id", "task_start"),
                 condition=Q(task_start__isnull=False),
@@ -72,7 +72,7 @@ class WorkflowRun(models.Model):
             models.Index(fields=("workflow", "-id"), name="workflowrun_of_workflow"),
             # A workflow that runs cannot be deleted.
             models.Index(fields=("workflow",), condition=Q(state="running"), name="workflowrun_running"),
-            # store/sql/metrics.sql: ahead — how many go on, and since when the oldest.
+            # store/sql/metrics.sql: ahead — how many runs are unfinished, and since when the oldest is.
             models.Index(fields=("id",), condition=Q(state="running"), name="workflowrun_oldest"),
             # store/sql/workflows.sql: inner — how many runs lie below one.
             models.Index(fields=("root_id",), condition=Q(root_id__isnull=False), name="workflowrun_of_root"),
@@ -83,9 +83,10 @@ class WorkflowRun(models.Model):
 
 
 class DueCancel(models.Model):
-    """A run that is to be cancelled at an instant, unless it has ended by then: its deadline, or at once.
+    """A run that must be cancelled at an instant, unless it has ended by then: at its deadline, or at once.
 
-    A table of its own, so that dispatch asks for a cancel without the run's lock, for which it must not wait.
+    A table of its own, so that dispatch can ask for a cancel without the run's lock. Dispatch must not wait for that
+    lock.
     """
 
     run_id = models.UUIDField(primary_key=True)
@@ -104,25 +105,25 @@ class DueCancel(models.Model):
 
 
 class TaskRun(models.Model):
-    """One task in one run, or one item of a map. Its trigger, once it is started, has the same id: there can be no
-    second one. A map has none of its own.
+    """One task in one run, or one item of a map. Once it is started, its trigger has the same id, so there can be no
+    second trigger. A map has no trigger of its own.
 
-    ``undecided``: incoming edges of which the task before has not ended; ``met``: those that are met. Of a map that has
-    started: items that have not ended, and the first that was not let go yet. ``exempt``: it handles a failure, or
-    comes after a task that does, so it starts in a run that halts. ``unsettled``: the transaction that ended it, until
-    what follows from its end is done, in that same transaction.
+    ``undecided``: the number of incoming edges whose first task has not ended; ``met``: the number of edges that are
+    met. For a map that has started: the number of items that have not ended, and the first item that was not let go
+    yet. ``exempt``: it handles a failure, or comes after a task that does, so it starts even in a run that halts.
+    ``unsettled``: the transaction that ended it, until the same transaction has settled the consequences of that end.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    #: Without a constraint: it would be checked twice for each task that ends (migration 0022).
+    #: Without a constraint: Postgres would check it twice for each task that ends (migration 0022).
     run = models.ForeignKey(
         WorkflowRun, on_delete=models.PROTECT, related_name="task_runs", db_index=False, db_constraint=False
     )
     task = models.PositiveIntegerField()
-    #: Of an item of a map: its place in the list, from 0, and what stands there.
+    #: For an item of a map: its index in the list, from 0, and the value at that index.
     item = models.PositiveIntegerField(null=True)
     value = models.JSONField(null=True)
-    #: Of a map: how many items it has.
+    #: For a map: how many items it has.
     item_count = models.PositiveIntegerField(null=True)
     state = models.CharField(max_length=16, choices=choices(TaskRunState))
     reason = models.CharField(max_length=32, blank=True, default="", db_default="")
@@ -142,11 +143,11 @@ class TaskRun(models.Model):
             models.CheckConstraint(condition=one_of("state", TaskRunState), name="taskrun_state_known"),
         )
         indexes = (
-            # carillon_settle_tasks, carillon_settle_run: what this transaction ended.
+            # carillon_settle_tasks, carillon_settle_run: the task runs that this transaction ended.
             models.Index(
                 fields=("unsettled", "run"), condition=Q(unsettled__isnull=False), name="taskrun_unsettled"
             ),
-            # carillon_settle_run: what may start, how many are started, whether the run is over.
+            # carillon_settle_run: which task runs may start, how many are started, whether the run is over.
             models.Index(
                 fields=("run", "state"),
                 condition=Q(state__in=[str(state) for state in UNFINISHED_TASK_RUNS]),

@@ -8,11 +8,11 @@ from jobs.shapes.workflow.definition import EdgeShape
 
 class Changed(Shown):
     path: str
-    """Such as payload.body.rows: objects are compared member by member, lists as a whole."""
+    """Path of the value, such as payload.body.rows: objects are compared member by member, lists as a whole."""
     before: Any = LEFT_OUT
-    """Left out where there was none."""
+    """Value before the edit; left out if there was none."""
     after: Any = LEFT_OUT
-    """Left out where there is none any more."""
+    """Value after the edit; left out if there is none any more."""
 
 
 class ChangedTask(Shown):
@@ -21,13 +21,13 @@ class ChangedTask(Shown):
 
 
 class Comparison(Shown):
-    """What an edit from one version to the other would do. The order of tasks and edges is no difference."""
+    """The effects of an edit from one version to the other. The order of tasks and edges is no difference."""
 
     before: int
     after: int
     """The numbers of the versions."""
     options: list[Changed]
-    """Of the workflow as a whole, its name among them."""
+    """Changes to options of the workflow as a whole, including its name."""
     tasks_added: list[str]
     tasks_removed: list[str]
     tasks_changed: list[ChangedTask]

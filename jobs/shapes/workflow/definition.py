@@ -19,8 +19,8 @@ from jobs.shapes.workflow.wait import WaitShape
 #: How many items of one map may be started at once.
 MAX_MAP_PARALLEL = 1_000
 _OF_JOBS = ("payload", "timeout_seconds", "retry_policy", "delivery")
-#: Of a task that is an inner run. All that is tried again is the beginning of that run, which calls no target that a
-#: retry could harm: soon, and for an hour. How the run ends is the task's end, and none of this.
+#: The retry policy of a task that is an inner run. Only the beginning of that run is tried again, soon and for an hour:
+#: it calls no target that a retry could harm. The end of the run is the task's end, and no retry follows it.
 _BEGINS_AGAIN = {
     "max_attempts": 20,
     "backoff": "exponential",
@@ -35,9 +35,9 @@ class MapShape(Shape):
 
     drops_null = True
     over: TakenValue
-    """A list that a task upstream came to, or from the input: of up to 10,000 items."""
+    """A list from the result of a task upstream or from the input, of up to 10,000 items."""
     max_parallel: Annotated[int, Between(1, MAX_MAP_PARALLEL)] = MAX_MAP_PARALLEL
-    """How many of its items may be started at once."""
+    """How many items of the map may be started at once."""
 
 
 class InnerRunShape(Shape):
@@ -45,31 +45,32 @@ class InnerRunShape(Shape):
 
     drops_null = True
     name: Annotated[str, Line(MAX_NAME)]
-    """Of the workflow, which there must be. The run is of its version when the task starts."""
+    """Name of the workflow, which must exist. The run executes the version that is present when the task starts."""
     input: Any = None
-    """What the run begins with; `{"$from": …}` stands for all of it, or for values within."""
+    """Input of the run; `{"$from": …}` may stand for all of it, or for values in it."""
 
 
 class TaskShape(Shape):
-    """A task: what a job has that says what is done, or a wait, or a workflow that runs; and when it may start."""
+    """A task: the fields of a job that say what is done, or a wait, or a workflow to run; and when it may start."""
 
     drops_null = True
     hints = {"schedule": "A task has no schedule: it starts when the tasks before it have ended."}
     job_type: str | None = None
     """One of GET /job-types."""
     wait: WaitShape | None = None
-    """In place of a job type: what the task waits for."""
+    """Wait of the task, instead of a job type: it ends at an instant, or by a signal or an approval."""
     workflow: InnerRunShape | None = None
-    """In place of a job type: the workflow of which the task is a run. The task ends as the run does."""
+    """Workflow of which the task is a run, instead of a job type. The task ends as the run does."""
     map: MapShape | None = None
-    """The payload takes `map.item` and `map.index` (from 0). The task's result is the list of its items' results."""
+    """Run the task once for each item of a list. The payload may take `map.item` and `map.index` (from 0). The task's
+    result is the list of its items' results."""
     payload: dict[str, Any] = {}
     priority: str | None = None
     timeout_seconds: float | None = None
     retry_policy: dict[str, Any] | None = None
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     when: When = When.ALL_SUCCESS
-    """How many of its incoming edges must be met, and what an edge without a condition asks for."""
+    """How many incoming edges must be met, and the condition of an edge that names none."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -77,14 +78,14 @@ class TaskShape(Shape):
         if len(kinds) != 1:
             raise InvalidInput({"job_type": "A task has one of job_type, wait and workflow."})
         if self.job_type is None:
-            # What is at its default may have been filled in by whoever shows a definition.
+            # A field at its default may have been filled in where the definition was shown.
             fields, unfit = type(self).model_fields, ("map", *_OF_JOBS) if self.wait else _OF_JOBS
             if strange := [name for name in unfit if getattr(self, name) != fields[name].default]:
                 raise InvalidInput(dict.fromkeys(strange, f"Does not belong to a {kinds[0]}; leave it out."))
         return self
 
     def taking(self) -> dict[str, object]:
-        """All that may take values from elsewhere, by its field."""
+        """All parts that may take values from elsewhere, by field."""
         found: dict[str, object] = {"payload": self.payload}
         if self.map is not None:
             found["map.over"] = self.map.over
@@ -95,7 +96,7 @@ class TaskShape(Shape):
         return found
 
     def as_job(self, key: str, name: str) -> dict[str, Any]:
-        """The definition of its job, to be read as any other's: a task's fields have the bounds of a job's."""
+        """The definition of its job, which is read as any other's: a task's fields have the bounds of a job's."""
         own = {"job_type", "priority", *_OF_JOBS}
         job = self.model_dump(mode="json", include=own, exclude_none=True)
         if self.wait is not None:
@@ -119,7 +120,7 @@ class EdgeShape(Shape):
     before: TaskKey
     after: TaskKey
     on: Condition | None = None
-    """By default the one that suits the ``when`` of ``after``."""
+    """Condition of the edge; by default the one that suits the ``when`` of ``after``."""
 
 
 def _of_any_key(schema: dict[str, Any]) -> None:
@@ -137,26 +138,26 @@ class WorkflowDefinition(Shape):
     hints = {"": "A workflow is a JSON object."}
     name: Annotated[str, Line(MAX_NAME)]
     tasks: Annotated[dict[TaskKey, TaskShape], Field(json_schema_extra=_of_any_key)]
-    """By their keys: a small letter, then up to 62 small letters, digits and underscores."""
+    """Tasks by key: a small letter, then up to 62 small letters, digits and underscores."""
     edges: Annotated[list[EdgeShape], Field(json_schema_extra={"maxItems": MAX_EDGES})] = []
     on_failure: Literal["halt", "continue"] = "halt"
     """halt: once a task failed, only tasks that handle failures start, and those after them."""
     max_parallel: Annotated[int, Between(1, MAX_TASKS)] | None = None
     """How many tasks of one run may be started at once; any number by default."""
     deadline_seconds: Annotated[float, Between(1, 366 * 86_400)] | None = None
-    """A run that has not ended so long after it began is cancelled."""
+    """Time limit of a run: a run that has not ended this long after it began is cancelled."""
     labels: Labels = {}
-    """As a job's."""
+    """Labels of the workflow, with the same rules as those of a job."""
     notify: RunNotify | None = None
-    """Who is told of how its runs end; as the tenant says by default."""
+    """Notices about the end of its runs; the tenant's `notify` by default."""
     schedule: ScheduleShape | None = None
-    """When a run begins by itself, as a job's; never by default."""
+    """Schedule by which runs begin, with the fields of a job's schedule; none by default."""
     input: Any = None
-    """What a run begins with that the schedule begins: any JSON, as large as a payload may be."""
+    """Input of the runs that the schedule begins: any JSON, at most as large as a payload."""
     overlap_policy: OverlapPolicy | None = None
-    """Of scheduled runs, as a job's: skip by default. All runs of the workflow count."""
+    """Overlap policy of scheduled runs, as for jobs; skip by default. All runs of the workflow count."""
     max_concurrent: MaxConcurrent | None = None
-    """How many runs may go on at once where overlap_policy is allow; 1 by default."""
+    """How many runs may go on at once if overlap_policy is allow; 1 by default."""
     misfire_policy: MisfirePolicy | None = None
     misfire_grace_seconds: MisfireGrace | None = None
     catchup_window_seconds: CatchupWindow | None = None
@@ -170,7 +171,7 @@ class WorkflowDefinition(Shape):
     def read_back(cls, stored: dict[str, Any]) -> dict[str, Any]:
         """A definition as it was written, with the options that have come since.
 
-        One that would be refused by now, such as for a time zone that is gone, is as it was.
+        A definition that would be refused by now, such as for a time zone that is gone, is returned as it was.
         """
         try:
             return cls.kept(stored).model_dump(mode="json")
@@ -178,7 +179,7 @@ class WorkflowDefinition(Shape):
             return stored
 
     def schedule_as_job(self, name: str) -> dict[str, Any]:
-        """The definition of the job that is its schedule, which it has: what is left out is as a job's."""
+        """The definition of the job that is its schedule. It must have one. Fields left out are as a job's."""
         own = {
             *("schedule", "overlap_policy", "max_concurrent", "misfire_policy"),
             *("misfire_grace_seconds", "catchup_window_seconds", "max_catchup"),

@@ -30,7 +30,7 @@ class HoldingTask(Shown):
     task: str
     state: TaskRunState
     detail: str
-    """How it stands: retrying, next attempt at …"""
+    """Present state in words, such as: retrying, next attempt at …"""
     trigger_id: UUID | None
     trigger_state: TriggerState | None
 
@@ -49,17 +49,17 @@ class TaskExplanation(Shown):
     task: str
     state: TaskRunState
     reason: str
-    """Of a task that has ended."""
+    """Why the task ended; empty before it has ended."""
     summary: str
     """The answer in a few sentences."""
     blocking: list[_TaskGate]
-    """The gates it has not passed, in order."""
+    """The gates that the task has not passed, in order."""
     gates: list[TaskGate]
-    """In order; none once it has ended."""
+    """All gates, in order; empty once the task has ended."""
     trigger_of: str | None
-    """The task of which ``trigger`` is: this one, or of a waiting one the task to look at first."""
+    """Key of the task that ``trigger`` belongs to: this task, or, while it waits, the task to look at first."""
     trigger: TriggerExplanation | None
-    """What its trigger waits for or how it ended, or the trigger of a task that it waits for."""
+    """Explanation of the trigger of the task ``trigger_of``: why it waits, or how it ended."""
 
 
 class RunExplanationShape(Shown):
@@ -69,18 +69,18 @@ class RunExplanationShape(Shown):
     version: int
     state: RunState
     at: datetime
-    """The moment all of this was true."""
+    """When all of this was true."""
     summary: str
     """The answer in a few sentences."""
     blocking: list[_RunGate]
-    """The gates it has not passed, in order."""
+    """The gates that the run has not passed, in order."""
     gates: list[RunGate]
-    """In order; none once it has ended."""
+    """All gates, in order; empty once the run has ended."""
     counts: TaskCounts
-    """Its tasks by state."""
+    """Number of its tasks by state."""
     holding: list[HoldingTask]
-    """The tasks that hold it, the first ten: those that have started, else those that are ready."""
+    """The first ten tasks that the run waits for: those that have started, or if none has, those that are ready."""
     trigger: TriggerExplanation | None
-    """Of the started task to look at first, what its trigger waits for; null when none has started."""
+    """Why the trigger of the started task to look at first has not ended; null when no task has started."""
     task: TaskExplanation | None
-    """Of the task that ?task= names."""
+    """Explanation of the task that ?task= names."""

@@ -1,4 +1,4 @@
-"""What definitions of workflows name: tasks, signals, and values that come from elsewhere."""
+"""Names in definitions of workflows: of tasks, of signals, and of values that come from elsewhere."""
 
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ SignalName = Annotated[
 
 
 def taken_value(value: object) -> dict[str, str]:
-    """Raises ``InvalidInput`` under the empty field. Whether it names something is of the whole graph."""
+    """Raises ``InvalidInput`` under the empty field. Only the whole graph tells whether it names something."""
     if not isinstance(value, dict) or list(value) != [FROM] or not isinstance(value[FROM], str):
         raise InvalidInput({"": f'Must be like {{"{FROM}": "extract.result.rows"}}.'})
     return value

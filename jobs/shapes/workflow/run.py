@@ -21,17 +21,17 @@ class WorkflowShape(Shown):
     id: UUID
     name: str
     version: int
-    """One higher after every edit."""
+    """Goes up by one with every edit."""
     labels: dict[str, str]
     schedule_status: JobStatus | None
-    """active, or paused; null without a schedule."""
+    """active or paused; null without a schedule."""
     next_fire_at: datetime | None
-    """When the schedule begins the next run; null when none is ahead or it is not active."""
+    """When the schedule begins the next run; null if no run is ahead or the schedule is not active."""
     created_at: datetime
     updated_at: datetime
 
 
-#: It may have been written by rules that have changed: it is shown, not judged.
+#: It may have been written by rules that have changed: it is shown, not checked.
 Stored = Annotated[
     WorkflowDefinition,
     PlainValidator(WorkflowDefinition.read_back, json_schema_input_type=WorkflowDefinition),
@@ -45,7 +45,7 @@ class OneWorkflow(WorkflowShape):
     schedule_status_reason: str | None
     """Why its schedule is paused."""
     schedule_paused_until: datetime | None
-    """When that ends by itself; null: when it is resumed."""
+    """When the pause ends by itself; null: only when the schedule is resumed."""
     definition: Stored
 
 
@@ -62,28 +62,29 @@ class OneVersion(VersionShape):
 
 
 class RunRequest(Shape):
-    """What a run of a workflow begins with."""
+    """The input that a run of a workflow begins with."""
 
     drops_null = True
     input: Any = None
-    """Any JSON, as large as a payload may be."""
+    """Input of the run: any JSON, at most as large as a payload."""
 
 
 class RetryRequest(Shape):
-    """From where a run goes on."""
+    """The tasks from which a run goes on."""
 
     tasks: Annotated[list[TaskKey], Field(max_length=MAX_TASKS)] = []
-    """These begin again, and all downstream of them. None: what did not succeed."""
+    """Tasks that begin again, with all tasks downstream of them. If empty: the tasks that did not succeed."""
     skip: Annotated[list[TaskKey], Field(max_length=MAX_TASKS)] = []
-    """These failed, and count as succeeded from here on. If only such are named, nothing else begins again."""
+    """Tasks that failed or were cancelled and count as succeeded from now on. If `tasks` is empty, only tasks that did
+    not start because of a failure begin again."""
 
 
 class SignalRequest(Shape):
-    """What a signal brings: the result of the tasks that wait for it."""
+    """The payload of a signal: the result of the tasks that wait for it."""
 
     drops_null = True
     payload: Any = None
-    """Any JSON, as large as a result may be."""
+    """Payload of the signal: any JSON, at most as large as a result."""
 
 
 class ApprovalRequest(Shape):
@@ -96,21 +97,21 @@ class RunShape(Shown):
     workflow_id: UUID
     workflow_name: str
     version: int
-    """Of the workflow, on which the run stays."""
+    """Version of the workflow that the run executes; a later edit does not change it."""
     state: RunState
     input: Any
     scheduled_for: datetime
     origin: Origin
     """How it began: schedule, catchup (late), backfill, run_now (by a call), or workflow (as a task of another run)."""
     trigger_id: UUID | None
-    """The firing that began it, of the schedule or of the task that it is; null: a call did."""
+    """ID of the trigger that began the run: a firing of the schedule, or the task of an outer run; null: a call did."""
     outer_run_id: UUID | None
-    """The run of which it is a task."""
+    """ID of the run in which this run is a task."""
     cancel_requested: bool
     cancel_reason: str
     """requested, deadline (it took too long), replaced (by a newer firing), or outer (its outer run is cancelled)."""
     paused_at: datetime | None
-    """Since when nothing more of it starts."""
+    """When the run was paused: no further task has started since."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -131,22 +132,22 @@ class TaskRunShape(Shown):
     """Why it was skipped: upstream, halted, or requested. Why a map has no items: no_list, or too_long."""
     after: list[EdgeBefore]
     waits_for: list[str]
-    """Of a waiting task: those before it that have not ended."""
+    """For a waiting task: the tasks before it that have not ended."""
     ready_at: datetime | None
     finished_at: datetime | None
     trigger_id: UUID | None
     trigger_state: TriggerState | None
     due_at: datetime | None
-    """When its trigger starts, or is tried again."""
+    """When its trigger is due to start, or to be tried again."""
     started_at: datetime | None
     attempt_count: int | None
     wait: WaitShape | None
-    """What it waits for, by its definition."""
+    """The wait in the task's definition."""
     item_count: int | None
-    """Of a map that has started: its items are at /workflow-runs/{id}/tasks/{task}/items."""
+    """Number of items of a map that has started; they are at /workflow-runs/{id}/tasks/{task}/items."""
     items_left: int | None
     inner_run_id: UUID | None
-    """Of a task that is a run of another workflow: that run, once it has begun. The task ends as it does."""
+    """ID of the inner run, once it has begun, if the task is a run of another workflow. The task ends as it does."""
     inner_run_state: RunState | None
 
 
@@ -154,7 +155,7 @@ class MapItemShape(Shown):
     """An item of a map."""
 
     item: int
-    """Its place in the list, from 0."""
+    """Position of the item in the list, from 0."""
     value: Any
     state: TaskRunState
     reason: str

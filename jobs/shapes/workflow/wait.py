@@ -1,7 +1,7 @@
 """``wait`` of a task: for an instant, for a signal, or for an approval. Its type says which fields it has.
 
 A wait is a trigger of a hidden job, due when the wait is over at the latest (``carillon_wait_ends``, migration 0012).
-What it waits for ends the trigger before.
+The signal or the approval that it waits for ends the trigger before.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -23,7 +23,7 @@ class _Wait(Shape):
     drops_null = True
 
     def as_payload(self, key: str) -> dict[str, Any]:
-        """What its hidden job has for a payload."""
+        """The payload of its hidden job."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
@@ -42,9 +42,9 @@ Until = Annotated[
 class TimeWait(_Wait):
     type: Literal["time"]
     seconds: Annotated[float, Between(0, _MAX_SECONDS)] | None = None
-    """time: from when it starts"""
+    """For type time: how long the wait lasts after it starts."""
     until: Until = None
-    """time: an instant; or `{"$from": …}`, where it comes from"""
+    """For type time: the instant at which the wait ends, or `{"$from": …}` for a value from elsewhere."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -56,9 +56,9 @@ class TimeWait(_Wait):
 class SignalWait(_Wait):
     type: Literal["signal"]
     name: SignalName | None = None
-    """signal: by default the task's key"""
+    """For type signal: name of the signal; the task's key by default."""
     timeout_seconds: Limit = _WEEK
-    """If nothing comes in this time, the task fails."""
+    """The task fails if no answer comes within this time."""
 
     def as_payload(self, key: str) -> dict[str, Any]:
         return {"name": key, **super().as_payload(key)}
@@ -67,7 +67,7 @@ class SignalWait(_Wait):
 class ApprovalWait(_Wait):
     type: Literal["approval"]
     message: Annotated[str, Line(500)] = "Go on?"
-    """approval: what is asked"""
+    """For type approval: the question that is asked."""
     timeout_seconds: Limit = _WEEK
 
 

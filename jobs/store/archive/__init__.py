@@ -1,6 +1,6 @@
 """Archives: partitions past retention are written to a directory or a bucket before they are dropped.
 
-Rows are JSON objects as Postgres writes them, one a line, in the order of their key; so the checksum of the lines is
+Rows are JSON objects as Postgres writes them, one per line, in the order of their key. So the checksum of the lines is
 that of the rows, before they were dropped and after they were restored.
 """
 

@@ -1,8 +1,8 @@
-"""Where archives lie: a directory or a bucket (``CARILLON_ARCHIVE_URL``), by fsspec.
+"""The place of archives: a directory or a bucket (``CARILLON_ARCHIVE_URL``), by fsspec.
 
-Of each archive there are two objects: ``<table>/<partition>.<token>.jsonl.gz`` has the rows, ``….json`` says what they
-are. That one is written last: an archive without it was never finished, and is not one. The token is drawn for each
-archive: a leader that was frozen for an hour writes over nothing that another has written meanwhile.
+Each archive has two objects: ``<table>/<partition>.<token>.jsonl.gz`` has the rows, ``….json`` says what they are. The
+second one is written last: an archive without it was never finished, and does not count. The token is drawn for each
+archive: a leader that was frozen for an hour overwrites nothing that another has written meanwhile.
 """
 
 import gzip
@@ -20,24 +20,24 @@ from urllib.parse import urlsplit
 
 from jobs.core.errors import CarillonError
 
-#: What an object store raises beside errors of the operating system.
+#: Errors of the operating system, and those that an object store raises beside them.
 FAULTS: tuple[type[Exception], ...] = (OSError,)
 with suppress(ImportError):
     from botocore.exceptions import BotoCoreError
 
     FAULTS = (OSError, BotoCoreError)
-#: Lines that are read at once.
+#: The most lines that are read at once.
 PAGE = 1_000
 _NAME = re.compile(r"[a-z0-9_]{1,50}\.[0-9a-f]{8}")
 
 
 class Damaged(CarillonError):
-    """An archive is not what its manifest says."""
+    """An archive does not match its manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive holds. ``sha256``: of its lines before they were compressed; ``size``: in bytes after it.
+    """The contents of an archive. ``sha256``: of its lines before they were compressed; ``size``: in bytes after it.
 
     ``since`` and ``until``: the partition's bounds, RFC 3339; None: it had none. ``columns``: name -> type in Postgres.
     """
@@ -69,11 +69,11 @@ class Place:
         self._is_local = urlsplit(url).scheme == "file"
 
     def manifests(self) -> tuple[list[Manifest], list[Damaged]]:
-        """Of all archives, by table and by the time of their rows; and what is no manifest."""
+        """The manifests of all archives, by table and by the time of their rows; and an error for each that is none."""
         found: list[Manifest] = []
         damaged: list[Damaged] = []
         if not self._is_local:
-            self._fs.info(self._root.split("/")[0])  # of a bucket that is not there, nothing would be listed
+            self._fs.info(self._root.split("/")[0])  # a bucket that is not there would just list nothing
         for path in self._fs.glob(f"{self._root}/*/*.json"):
             try:
                 found.append(self._read(path))
@@ -86,7 +86,7 @@ class Place:
         """A file that takes the lines of an archive. It is there once the block has ended without an error."""
         with (
             self._object(f"{table}/{name}.jsonl.gz") as file,
-            # Without a time, as without a name: the same rows are the same bytes.
+            # Without a time and without a name, so that the same rows are the same bytes.
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         ):
             yield packed
@@ -97,7 +97,7 @@ class Place:
             file.write(json.dumps(asdict(manifest), indent=2).encode())
 
     def size(self, table: str, name: str) -> int:
-        """Of an archive's lines, in bytes."""
+        """The size of an archive's lines, in bytes."""
         return int(self._fs.size(f"{self._root}/{table}/{name}.jsonl.gz"))
 
     def lines(self, manifest: Manifest) -> Iterator[list[bytes]]:
@@ -117,14 +117,14 @@ class Place:
             told = json.loads(self._fs.cat_file(path))
             found = Manifest(**told | {"key": tuple(told["key"])})
         except (ValueError, TypeError, KeyError) as error:
-            raise Damaged(f"{path} is no manifest of an archive ({error})") from error
+            raise Damaged(f"{path} is not the manifest of an archive ({error})") from error
         if not path.endswith(f"/{found.table}/{found.name}.json") or not _NAME.fullmatch(found.name):
             raise Damaged(f"{path} is the manifest of another archive, {found.table}/{found.name}")
         return found
 
     @contextmanager
     def _object(self, path: str) -> Iterator[Any]:
-        """A new object. An error within the block leaves what was there before."""
+        """A new object. An error within the block leaves the object that was there before."""
         whole = f"{self._root}/{path}"
         if self._is_local:
             with _local_object(Path(whole)) as file:
@@ -142,9 +142,9 @@ class Place:
 
 @contextmanager
 def _local_object(path: Path) -> Iterator[BinaryIO]:
-    """On disk when the block has ended: the rows are dropped next, and a power cut must not take both.
+    """A file that is on disk when the block has ended: the rows are dropped next, and a power cut must not take both.
 
-    fsspec's own would be written to the directory for temporary files first, which may be small.
+    fsspec's own file would be written to the directory for temporary files first, which may be small.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")

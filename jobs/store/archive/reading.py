@@ -12,7 +12,7 @@ from jobs.store.archive.writing import columns_of, pages
 
 
 def verify(manifest: Manifest, place: Place) -> None:
-    """Read a whole archive. Raises ``Damaged`` where it is not what was written."""
+    """Read a whole archive. Raises ``Damaged`` where it differs from the archive that was written."""
     sha256, rows = hashlib.sha256(), 0
     for page in place.lines(manifest):
         for line in page:
@@ -24,7 +24,7 @@ def verify(manifest: Manifest, place: Place) -> None:
 def restore(manifest: Manifest, place: Place) -> str:
     """Put the rows of an archive into a table of their own, which nothing but SQL reads. Returns its name.
 
-    Raises ``Damaged``, also where the table has a column of theirs no more, and ``Conflict`` where they are there
+    Raises ``Damaged``, also where the table no longer has a column of theirs, and ``Conflict`` where they are there
     already. Then nothing has changed.
     """
     if manifest.table not in {of.table for of in partitions.ALL}:
@@ -32,7 +32,8 @@ def restore(manifest: Manifest, place: Place) -> str:
     name = f"restored_{manifest.partition}_{manifest.token}"
     if gone := manifest.columns.keys() - columns_of(manifest.table).keys():
         raise Damaged(
-            f"{manifest.name}: {manifest.table} has no more {', '.join(sorted(gone))}; restore it with the release "
+            f"{manifest.name}: {manifest.table} no longer has {', '.join(sorted(gone))}; restore it with "
+            "the release "
             "that wrote it"
         )
     table = sql.Identifier(name)
@@ -46,7 +47,7 @@ def restore(manifest: Manifest, place: Place) -> str:
     with db.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT to_regclass(%s) IS NOT NULL", [name])
         if cursor.fetchone()[0]:
-            raise Conflict(f"There is a table {name} already: DROP TABLE {name}; then restore it again.")
+            raise Conflict(f"There is already a table {name}: DROP TABLE {name}; then restore it again.")
         cursor.execute(create)
         for page in place.lines(manifest):
             cursor.execute(insert, [[line.decode() for line in page]])

@@ -16,7 +16,7 @@ from tenants.clock import database_now
 
 #: Rows that are read at once; one may be 64 KiB and more.
 PAGE = 1_000
-#: And counted at once: of their key alone.
+#: Rows that are counted at once; only their key is read.
 COUNTED = 500_000
 _COLUMNS = """
     SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute
@@ -25,8 +25,8 @@ _COLUMNS = """
 
 
 def write(partition: Partition, place: Place) -> Generator[int, None, Manifest]:
-    """Write all rows of a partition, a page each time that this is asked to go on, then its manifest. Gives how many
-    rows are written so far, and returns the manifest.
+    """Write all rows of a partition, one page per step, then its manifest. Yields how many rows are written so far, and
+    returns the manifest.
 
     Raises ``FAULTS`` where the place does not take them; then there is no archive.
     """
@@ -92,7 +92,7 @@ def pages(table: str, key: Sequence[str]) -> Iterator[list[str]]:
 
 
 class _Walk:
-    """From page to page of a table in the order of its key. A statement gives one column, then the key as ``found``."""
+    """Goes from page to page of a table in its key's order. A statement gives one column, then the key as ``found``."""
 
     def __init__(self, table: str, key: Sequence[str]) -> None:
         types = columns_of(table)
@@ -105,7 +105,7 @@ class _Walk:
         self._after: Sequence[str] = ()
 
     def page(self, statement: sql.SQL, **parts: Any) -> list[Any]:
-        """What the statement finds beyond the page before."""
+        """The rows that the statement finds beyond the page before."""
         beyond = (
             sql.SQL("WHERE ({}) > ({})").format(self._columns, self._values) if self._after else sql.SQL("")
         )

@@ -1,6 +1,6 @@
-"""Firings of the past: what an outage left behind, and what a backfill asks for (DESIGN §9, misfire).
+"""Past firings: those that an outage left behind, and those that a backfill asks for (DESIGN §9, misfire).
 
-``walk`` takes catch-up in hand and moves it on; ``ledger`` puts on record what does not run; ``zones`` finds the jobs
-whose next instants new rules of time zones move. The tables are the model
-``CatchUp`` and ``SkippedRange``. Everything here joins the caller's transaction, so a step that dies is repeated.
+``walk`` takes catch-up and moves it on; ``ledger`` records the firings that do not run; ``zones`` finds the jobs whose
+next instants move under new rules of time zones. The tables are the models ``CatchUp`` and ``SkippedRange``.
+Everything here joins the caller's transaction, so a step that dies is repeated.
 """

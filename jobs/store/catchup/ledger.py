@@ -1,4 +1,4 @@
-"""What the ledger says of past firings: which have a record already, and which are skipped.
+"""Past firings in the ledger: which have a record already, and which are skipped.
 
 A few skipped firings become triggers, a long run of them one range, so that no outage floods the ledger.
 """
@@ -30,9 +30,9 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Firings that follow each other in a job's schedule and do not run, the first and the last of ``count``.
+    """``count`` firings that follow each other in a job's schedule and do not run, given by the first and the last.
 
-    ``floor``: a range that ended before it is not lengthened, for between the two lie firings of another fate.
+    ``floor``: a range that ended before it is not lengthened, because firings that end otherwise lie between the two.
     """
 
     job_id: UUID
@@ -80,7 +80,7 @@ def skip(skips: Sequence[Skip]) -> None:
 
 
 def skip_ranges(runs: Sequence[Run]) -> None:
-    """Record runs of firings that do not run as ranges; one that goes on where the last ended lengthens it."""
+    """Record runs of firings that do not run, as ranges; a run that goes on where the last range ended lengthens it."""
     if runs:
         _SQL["skip_range"](
             ids=[new_id() for _ in runs],

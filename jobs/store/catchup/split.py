@@ -1,4 +1,4 @@
-"""Where a job's past ends: the firings it has missed become catch-up, those after them are still on time."""
+"""The end of a job's past: the firings that it has missed become catch-up, those after them are still on time."""
 
 from datetime import datetime
 from typing import Any
@@ -12,12 +12,12 @@ from jobs.store.jobs import schedule_of
 
 #: Up to this many missed firings of a job become triggers that dispatch decides; more become catch-up.
 MAX_MISSED = 10
-#: The first few firings of cron jobs that missed some: whether they are many.
+#: The first few firings of cron jobs that missed some, to see whether these are many.
 _PROBES = PlanCache(schedule_of=schedule_of)
 
 
 def past_of(job: Any, *, on_time_since: datetime) -> Past | None:
-    """The firings of a job before ``on_time_since`` that are to become catch-up; None when they are few, or none.
+    """The firings of a job before ``on_time_since`` that must become catch-up; None: they are few, or there are none.
 
     ``on_time_since`` is as dispatch decides it: a firing is missed once its grace has passed since it was due, jitter
     included. A job is a row of ``take_due`` or a model instance. Raises ``ScheduleError``.

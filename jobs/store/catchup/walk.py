@@ -1,4 +1,4 @@
-"""Catch-up in hand: begin it, take what is next, note how far it came, end it."""
+"""Catch-up: begin it, take the next, note how far it came, end it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ _SQL = db.queries("catchup")
 class Past:
     """A stretch of a job's past firings, both ends included. ``expected``: how many there are, if that is known.
 
-    ``window`` and ``max_catchup`` are the job's, as its ``policy``. With a ``reason`` all are skipped for it.
-    ``trace``: of the caller who asked for them, as it is kept.
+    ``window``, ``max_catchup`` and ``policy`` are the job's. With a ``reason`` all firings are skipped for it.
+    ``trace``: the trace of the caller that asked for them, as it is stored.
     """
 
     job_id: UUID
@@ -41,7 +41,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One step of a catch-up: everything up to ``cursor`` is dealt with, save ``tail``, which is to run."""
+    """One step of a catch-up: all firings up to ``cursor`` are dealt with, except ``tail``, which must still run."""
 
     id: UUID
     cursor: datetime
@@ -52,7 +52,7 @@ class Progress:
 
 
 def begin(pasts: Sequence[Past]) -> list[UUID]:
-    """Note past firings that are still to be decided or run. Returns the catch-ups' ids."""
+    """Note past firings that must still be decided or run. Returns the catch-ups' ids."""
     if not pasts:
         return []
     ids = [new_id() for _ in pasts]
@@ -75,7 +75,7 @@ def begin(pasts: Sequence[Past]) -> list[UUID]:
 
 
 def absorb(pasts: Sequence[Past]) -> list[Past]:
-    """The same stretches, begun as early as firings of theirs still wait undispatched; those lose their triggers."""
+    """The same stretches, extended back to missed firings that still wait undispatched; these lose their triggers."""
     if not pasts:
         return []
     rows = _SQL["absorb"](
@@ -92,7 +92,7 @@ def absorb(pasts: Sequence[Past]) -> list[Past]:
 
 
 def schedule_of(row: Any) -> Schedule:
-    """The schedule a catch-up that was taken began under, whatever its job's is now."""
+    """The schedule under which a taken catch-up began, even if its job has another one now."""
     past = row.past_schedule
     return job_store.schedule_of(row) if past is None else job_store.schedule_then(past)
 
@@ -103,17 +103,17 @@ def take_undecided(*, leadership: Leadership, after: UUID, limit: int) -> list[A
 
 
 def waiting() -> dict[int, int]:
-    """Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet."""
+    """Tenants with past firings that must run, and how many triggers of these dispatch has not taken yet."""
     return {row.tenant_id: row.waiting for row in _SQL["waiting"]()}
 
 
 def take_decided(
     *, leadership: Leadership, tenant_id: int, after: UUID, backlog: int, limit: int
 ) -> list[Any]:
-    """Lock up to ``limit`` of a tenant's catch-ups, after the id ``after``, that are to run.
+    """Lock up to ``limit`` of a tenant's catch-ups, after the id ``after``, that must run.
 
-    ``room`` says how many of each may be made now. Of jobs that fire one at a time, those with something due or under
-    way are passed over, of others those with ``backlog`` of such triggers waiting.
+    ``room`` says how many firings of each may be made now. A job that fires one at a time is passed over while a
+    trigger of it is due or under way; any other job while ``backlog`` such triggers wait.
     """
     return _SQL["take_decided"](
         term=leadership.term, tenant_id=tenant_id, after=after, backlog=backlog, limit=limit
@@ -134,22 +134,22 @@ def advance(steps: Sequence[Progress]) -> None:
 
 
 def end(*, job_ids: Sequence[UUID]) -> None:
-    """Let nothing more of the jobs' catch-up run: the leader puts on record what is left, a backfill just ends.
+    """Let nothing more of the jobs' catch-up run: the leader records the firings that are left, a backfill just ends.
 
-    Costs the same whatever is left. Waits for a step of the leader that is at work on it.
+    Costs the same however much is left. Waits for a step of the leader that is at work on it.
     """
     _SQL["end_jobs"](job_ids=list(job_ids))
 
 
 def end_backfill(backfill_id: UUID, *, job_id: UUID) -> bool:
-    """Let nothing more of an unfinished backfill of the job be made. Returns whether there was such a one."""
+    """Make nothing more of an unfinished backfill of the job. Returns whether there was one."""
     return bool(_SQL["end_backfill"](id=backfill_id, job_id=job_id))
 
 
 def hold(*, job_ids: Sequence[UUID]) -> None:
     """Keep the leader's steps away from the jobs' catch-up until the transaction ends; waits for one at work on it.
 
-    Or the step might make triggers for the version of a job that an edit has just left behind.
+    Otherwise the step might make triggers for the version of a job that an edit has just replaced.
     """
     unfinished = CatchUp.objects.filter(job_id__in=job_ids, finished_at=None)
     list(unfinished.order_by("id").select_for_update().values_list("id"))

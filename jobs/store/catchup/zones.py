@@ -1,4 +1,4 @@
-"""Which release of the time zone database the next instants of jobs were computed by, and the jobs it decides."""
+"""The release of the time zone database by which the next instants of jobs were computed, and the jobs it decides."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ def settle(version: str) -> None:
 
 
 def page(*, after: UUID, limit: int, ids: Sequence[UUID] | None = None) -> list[Any]:
-    """Up to ``limit`` jobs by id. Those ``zoned`` are locked, or without a ``next_fire_at`` where others hold them.
+    """Up to ``limit`` jobs by id. ``zoned`` ones are locked; if others hold one, its ``next_fire_at`` is None.
 
     Call inside ``db.atomic()``.
     """

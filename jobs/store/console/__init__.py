@@ -1,1 +1,1 @@
-"""What the console's own lists ask of the store: bounded looks along an index, lane by lane and tenant by tenant."""
+"""Reads of the console's own lists: bounded looks along an index, lane by lane and tenant by tenant."""

@@ -1,6 +1,7 @@
-"""What the console's lists ask for that no query set says well: a bounded number of rows for each lane, tenant or job.
+"""Reads of the console's lists that query sets express badly: a bounded number of rows for each lane, tenant or job.
 
-Each statement jumps along an index, whatever the planner knows of the tables, and looks at no more rows than it says.
+Each statement jumps along an index, however little the planner knows of the tables, and looks at no more rows than it
+says.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,14 @@ from uuid import UUID
 from jobs.store import db
 
 _SQL = db.queries("lists")
-#: Lanes that a look at what waits jumps over.
+#: The most lanes that a look at waiting triggers jumps over.
 MAX_LANES = 2_000
 #: Newest rows that are taken of one tenant alone, of each of several, and altogether.
 OF_ONE, OF_EACH, OF_ALL = 10_000, 500, 10_000
-#: Dead letters that are grouped, and groups that are told.
+#: The most dead letters that are grouped, and the most groups that are returned.
 MAX_DEAD, MAX_GROUPS = 10_000, 100
 _LAST_TENANT = 2**63 - 1
-#: Names are in the order of their bytes: no name that begins with a prefix comes behind the prefix and this.
+#: Names are in the order of their bytes: no name that begins with a prefix comes after the prefix followed by this.
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -62,7 +63,7 @@ def at_rest(*, tenant_ids: Sequence[int], status: str) -> list[UUID]:
 
 
 def named(*, tenant_ids: Sequence[int], prefix: str) -> list[UUID]:
-    """Ids of living jobs of these tenants whose names begin so, the newest first."""
+    """Ids of living jobs of these tenants whose names begin with ``prefix``, the newest first."""
     rows = _SQL["named"](
         tenant_ids=list(tenant_ids),
         first=prefix,
@@ -74,7 +75,7 @@ def named(*, tenant_ids: Sequence[int], prefix: str) -> list[UUID]:
 
 
 def latest_firings(*, job_ids: Sequence[UUID], each: int) -> dict[UUID, list[Any]]:
-    """Of each job its latest firings, the earliest first."""
+    """The latest firings of each job, the earliest first."""
     found: dict[UUID, list[Any]] = {}
     for row in _SQL["latest_firings"](job_ids=list(job_ids), each=each):
         found.setdefault(row.job_id, []).append(row)
@@ -86,7 +87,7 @@ def _each(tenant_ids: Sequence[int]) -> int:
 
 
 class Fingerprint(NamedTuple):
-    """What dead letters of one group have in common."""
+    """The values that the dead letters of one group have in common."""
 
     tenant_id: int
     job_type: str

@@ -2,15 +2,15 @@
 
 A file holds queries of one noun. Each begins with a header: ``-- name:``, then the purpose and, where it applies,
 ``transition:``, ``locks:``, ``index:``, ``plan:``, ``settings:`` of the planner, for that statement alone, and
-``returns:``. Tests hold the headers to ``core.states``. With ``plan: kept`` the connections of a process that called
-``keep_plans`` have the statement parsed and planned once: for those of every message, which planning costs more than
-executing, and whose plan is the same whatever the parameters. ``@each kind: {kind} = excluded.{kind}@`` is written out,
+``returns:``. Tests hold the headers to ``core.states``. With ``plan: kept``, the connections of a process that called
+``keep_plans`` parse and plan the statement once. It is for statements of every message: to plan them costs more than to
+execute them, and their plan is the same with all parameters. ``@each kind: {kind} = excluded.{kind}@`` is written out,
 with commas, for each of ``LISTS["kind"]``.
 
 Queries take named parameters and give named tuples. They join the caller's transaction, or commit by themselves when
-there is none. A server that is away comes out as one of ``DISCONNECTED``; one that is there and gave a statement up (a
-time-out, a lock, a deadlock, no room) as ``StatementFailed``; faults of ours as Django has them. ``until_connected``
-waits the first two out for statements that are safe to repeat.
+there is none. A server that is away raises one of ``DISCONNECTED``. A server that is there and gave a statement up (a
+time-out, a lock, a deadlock, no room) raises ``StatementFailed``. Faults of ours raise Django's own errors.
+``until_connected`` waits the first two out for statements that are safe to repeat.
 """
 
 import random
@@ -47,19 +47,19 @@ from jobs.telemetry import Outage
 T = TypeVar("T")
 #: No statement of a beat waits longer for a lock: the rows of all tenants meet in its statements.
 LOCK_PATIENCE = timedelta(milliseconds=50)
-#: The database ends a beat's transaction that idles for so long, with all the locks it holds.
+#: The database ends a beat's transaction that idles for this long, with all the locks it holds.
 IDLE_PATIENCE = timedelta(seconds=5)
 #: Executions of a statement after which its plan is kept.
 KEEP_AFTER = 2
 _keeping = False
 DISCONNECTED = (OperationalError, InterfaceError)
-#: One each for the process, whoever meets them: the database is away; it is there and gives statements up.
+#: One each for the process, whichever thread meets them: the database is away; it is there and gives statements up.
 _outage, _given_up = Outage("database away"), Outage("statement failed")
-#: SQLSTATEs of a server that is there and as good as away: it is going down, or coming up; it ended our connection, or
-#: our transaction, for idling, as it does when it was frozen itself; it is a standby that is not promoted yet. The last
-#: two are InternalErrors to Django, as are faults of ours. To these comes class 08, of broken connections.
+#: SQLSTATEs of a server that is there and as good as away. It is going down, or coming up. It ended our connection, or
+#: our transaction, for idling, as it does when it was frozen itself. It is a standby that is not promoted yet. The last
+#: two are InternalErrors to Django, as are faults of ours. Class 08, of broken connections, counts as well.
 AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "25006"}
-#: No transaction is open; of a connection that broke nothing is known, and nothing is open any more.
+#: No transaction is open. The state of a broken connection is unknown, and it has nothing open any more.
 _AT_REST = (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 _DIRECTORY = Path(__file__).parent.parent / "sql"
 LISTS = {"kind": KINDS}
@@ -69,9 +69,9 @@ _HEADER = re.compile(r"^-- (transition|locks|index|plan|settings|returns): (.+)$
 
 
 class StatementFailed(DatabaseError):
-    """The server is there and gave a statement up: a time-out, a lock's, a deadlock, a disk that is full.
+    """The server is there and gave a statement up: a time-out, a lock time-out, a deadlock, a full disk.
 
-    It is a failure of the step that asked. To connect again, or to let another process try, would change nothing.
+    It is a failure of the step that asked. A new connection, or another process, would change nothing.
     """
 
 
@@ -96,8 +96,8 @@ class Query:
         return rows
 
     def prepared(self, **parameters: Any) -> list[Any]:
-        """As a call, but planned once a connection. For processes with connections of their own, and statements whose
-        plan never changes: they read what they are given, and a few rows by a unique key. No actor is told
+        """As a call, but planned once per connection. For processes with connections of their own, and statements whose
+        plan never changes: they read their parameters, and a few rows by a unique key. The database is told no actor
         (``trail.sign_statements``)."""
         if cast(Any, connection).by_transaction:
             return self(**parameters)
@@ -146,7 +146,7 @@ class Query:
 
 
 def _kept_cursor() -> psycopg.Cursor[Any]:
-    """The connection's one cursor for kept statements: to find its loaders costs a cursor as much as a small result."""
+    """The connection's one cursor for kept statements: a cursor's look for loaders costs as much as a small result."""
     ours = cast(Any, connection)
     cursor: psycopg.Cursor[Any] | None = getattr(ours, "carillon_cursor", None)
     if cursor is None or cursor.connection is not connection.connection:
@@ -160,7 +160,7 @@ def _kept_cursor() -> psycopg.Cursor[Any]:
 def _rows(sql: str, cursor: Any) -> list[Any]:
     row = _row_types.get(sql)
     if row is None:
-        # Asked for once a statement, since it is built each time.
+        # Asked for once per statement, because it is built each time.
         names = cursor.description
         row = _row_types[sql] = namedtuple("Row", [column.name for column in names]) if names else _NoRow
     # As namedtuple._make does, without its Python.
@@ -204,8 +204,9 @@ def all_queries() -> dict[str, Query]:
 
 
 def keep_plans() -> None:
-    """Keep the plans of statements that say so, on every Carillon connection that this process makes from here on: none
-    behind a pooler by transaction, since they belong to a session.
+    """Keep the plans of statements that say so, on every Carillon connection that this process makes from here on.
+
+    Behind a pooler by transaction none is kept, because plans belong to a session.
     """
     global _keeping
     _keeping = not cast(Any, connection).by_transaction
@@ -215,8 +216,8 @@ def keep_plans() -> None:
 
 def _settle(connection: Any, **_: Any) -> None:
     if connection.alias != DEFAULT_DB_ALIAS:
-        return  # a team's own database: what plans suit it is not ours to say, and it need not be Postgres
-    # A plan made while a table was empty would read it whole ever after: such plans are out of the question here.
+        return  # a team's own database: its plans are not ours to choose, and it need not be Postgres
+    # A plan made while a table was empty would always read the whole table later: these settings prevent such plans.
     connection.configure({"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"})
 
 
@@ -243,9 +244,9 @@ def _told_apart() -> Iterator[None]:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the error says that the server can serve nobody at present, or has lost us; not that a statement failed.
+    """Whether the error says that the server cannot serve at present, or has lost us; not that a statement failed.
 
-    What has no SQLSTATE was said by the client: it could not connect, or the connection broke.
+    An error without SQLSTATE comes from the client: it could not connect, or the connection broke.
     """
     if not isinstance(error, OperationalError | InternalError):
         return isinstance(error, InterfaceError)
@@ -257,7 +258,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """What the server called it; None when it was not the server that said it."""
+    """The SQLSTATE that the server gave the error; None when the error does not come from the server."""
     return getattr(error.__cause__, "sqlstate", None)
 
 
@@ -267,7 +268,7 @@ def in_transaction() -> bool:
 
 
 def on_commit(action: Callable[[], object]) -> None:
-    """Do it once what this thread has written so far is committed: at once outside a transaction, never after a
+    """Call ``action`` once all writes of this thread so far are committed: at once outside a transaction, never after a
     rollback.
     """
     if connection.in_atomic_block:
@@ -277,10 +278,10 @@ def on_commit(action: Callable[[], object]) -> None:
 
 
 def end_leftovers() -> bool:
-    """Roll back what foreign code left open on this thread's connection. Returns whether there was anything.
+    """Roll back anything that foreign code left open on this thread's connection. Returns whether there was anything.
 
-    A transaction, a block of Django's or a mode in which each statement opens one: every later write of ours would
-    wait in it, uncommitted, with its rows locked. The connection is dropped, so nothing of it is left.
+    It may be a transaction, a block of Django's or a mode in which each statement opens one. Every later write of ours
+    would wait in it, uncommitted, with its rows locked. The connection is dropped, so nothing of it is left.
     """
     ours = cast(Any, transaction.get_connection())  # looked up once: that takes a microsecond
     raw = ours.connection
@@ -290,7 +291,7 @@ def end_leftovers() -> bool:
         return False
     with suppress(
         psycopg.Error
-    ):  # of a connection that broke in between; the server rolls back its open transaction
+    ):  # the connection broke in between; the server rolls back its open transaction
         raw.rollback()
     # Inside a block Django would keep the connection, closed, and refuse to make a new one.
     ours.in_atomic_block = ours.closed_in_transaction = False
@@ -299,8 +300,8 @@ def end_leftovers() -> bool:
 
 
 def bound(*, statements: timedelta) -> None:
-    """Bound what this thread's connection may cost others, from now on: no statement takes longer than ``statements``,
-    waits longer for a lock than ``LOCK_PATIENCE``, or leaves a transaction idle for long, frozen as we may be.
+    """Bound the cost of this thread's connection to others, from now on: no statement takes longer than ``statements``,
+    or waits longer for a lock than ``LOCK_PATIENCE``. No transaction idles for long, even if this process is frozen.
     """
     connection.ensure_connection()
     ours = cast(Any, connection)
@@ -327,10 +328,10 @@ def disconnect() -> None:
 
 
 def note_away(error: BaseException, *, what: str) -> None:
-    """Tell of a ``TRANSIENT``, or any other sign of a server that is away.
+    """Report a ``TRANSIENT``, or any other sign of a server that is away.
 
-    The next statement that goes well ends an outage, and so does the next connection: what asks by the ORM alone gives
-    no other sign.
+    The next statement that goes well ends an outage, and so does the next connection: code that asks by the ORM alone
+    gives no other sign.
     """
     given_up = isinstance(error, StatementFailed) or (
         isinstance(error, OperationalError) and not is_away(error)
@@ -353,10 +354,10 @@ connection_created.connect(_note_connection, dispatch_uid="carillon-outage")
 
 
 def until_connected(action: Callable[[], T], *, patience_seconds: float, what: str) -> T:
-    """Repeat ``action`` while the database cannot be reached, or gives it up, until ``patience_seconds``; then raise.
+    """Repeat ``action`` while the database is away, or gives it up, for up to ``patience_seconds``; then raise.
 
     For actions that may be repeated after an uncertain outcome: a CAS on ``(id, fence, state)``, a read. Waits
-    0.1 s to 2 s with jitter between tries, so that a restarted server is not stormed.
+    0.05 s to 2 s with jitter between tries, so that a restarted server is not stormed.
     """
     give_up = time.monotonic() + patience_seconds
     delay = 0.1

@@ -1,11 +1,11 @@
-"""Which server a read goes to: the one place that decides it.
+"""The one place that decides which server a read goes to.
 
-Everything goes to the primary. Inside ``on_replica`` reads of history go to the replica: the models of ``HISTORY``
-whatever asks for them, and statements of the store that are called by ``Query.of_history``. What says who may see what
-(keys, operators, sessions, rights) and how things stand (levers, leases, counts) is never in ``HISTORY``.
+Everything goes to the primary. Inside ``on_replica`` reads of history go to the replica: all reads of the models of
+``HISTORY``, and statements of the store that are called by ``Query.of_history``. Data that decides access (keys,
+operators, sessions, rights) and the present state (levers, leases, counts) are never in ``HISTORY``.
 
-A row that came from the replica is not written back: Django sends ``save()`` to where a row was read, and the replica
-refuses it.
+A row that came from the replica is not written back: Django sends ``save()`` to the server that the row was read from,
+and the replica refuses it.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from django.db.models import Model
 from django.db.utils import DEFAULT_DB_ALIAS
 
 PRIMARY, REPLICA = DEFAULT_DB_ALIAS, "replica"
-#: What is told of the past, and what its lists show beside it.
+#: The models of the past, and those that lists of the past show beside them.
 HISTORY = frozenset(
     {
         "django_celery_results.taskresult",
@@ -53,12 +53,12 @@ def server_of_history() -> str:
 
 
 class HistoryRouter:
-    """Django's question, answered. Of writes it says nothing: see above. Nor of a team's own models and databases."""
+    """Answers Django's question. It says nothing of writes (see above), or of a team's own models and databases."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str | None:
         if model._meta.label_lower in HISTORY:
             return server_of_history()
-        # Django would look for what belongs to a row where the row was read.
+        # Django would look for the related rows of a row on the server that the row was read from.
         instance = hints.get("instance")
         return PRIMARY if instance is not None and instance._state.db == REPLICA else None
 

@@ -1,4 +1,4 @@
-"""Values in statements and in their rows, faster than Django and psycopg have them."""
+"""Conversion of values in statements and in their rows, faster than that of Django and psycopg."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ _LOADERS: dict[str, type[Loader]] = {
 
 
 def read_fast(cursor: Any) -> None:
-    """Let a cursor read what is slow in Django's way of reading it."""
+    """Let a cursor read fast the types that Django reads slowly."""
     for name, loader in _LOADERS.items():
         cursor.adapters.register_loader(name, loader)
 
@@ -60,7 +60,7 @@ def as_literal(value: Any) -> Any:
         if len(kinds := set(map(type, value))) == 1:
             element = _ELEMENTS[kinds.pop()]
             if value.count(value[0]) == len(value):
-                # In a batch most columns are.
+                # In a batch most columns hold the same value in all rows.
                 return "{" + ",".join([element(value[0])] * len(value)) + "}"
             return "{" + ",".join(map(element, value)) + "}"
         return "{" + ",".join([_ELEMENTS[type(element)](element) for element in value]) + "}"

@@ -1,8 +1,9 @@
-"""Dispatch: who goes next, decided and queued in one transaction (DESIGN §8).
+"""Dispatch: decide which triggers go next and queue them, in one transaction (DESIGN §8).
 
-``memory`` is what one dispatcher knows of the backlog, ``choice`` allots places and queues, ``decisions`` decides about
-single triggers, ``parking`` keeps what may not start yet out of sight, ``queues`` is what dispatchers share of each job
-type's queue, ``targets`` what stands between triggers and the hosts they call.
+``memory`` holds the knowledge that one dispatcher has of the backlog, ``choice`` allots places and queues, and
+``decisions`` decides about single triggers. ``parking`` keeps triggers that may not start yet out of sight. ``queues``
+holds the data of each job type's queue that dispatchers share, ``targets`` the rules between triggers and the hosts
+they call.
 """
 
 from jobs.store.dispatch.choice import Dispatched, Rates, dispatch

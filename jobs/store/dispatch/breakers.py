@@ -1,8 +1,8 @@
-"""Circuit breakers: workers count how calls of targets went, and dispatch hands out the one that probes (DESIGN §8).
+"""Circuit breakers: workers count how calls of targets went, and dispatch chooses the call that probes (DESIGN §8).
 
-Only for tenants that want them. What a worker counts waits for nothing longer than ``LOCK_PATIENCE``: what it could not
-write it keeps for the next time, and a process that dies forgets it. ``jobs.core.levers.breaker`` decides every
-transition.
+Only for tenants that want them. A worker that writes its counts waits for no lock longer than ``LOCK_PATIENCE``. It
+keeps counts that it could not write for the next time; a process that dies loses them. ``jobs.core.levers.breaker``
+decides every transition.
 """
 
 import threading
@@ -20,20 +20,21 @@ from jobs.wakeups import wake_beats
 
 log = get_logger()
 _SQL = db.queries("breakers")
-#: Rows of one tenant. What it calls beyond that goes on without a breaker: it invents hosts.
+#: The most rows of one tenant. Its calls to further targets go on without a breaker: it invents hosts.
 MAX_OF_TENANT = 1000
-#: Pairs of which a process keeps what it could not write.
+#: The most pairs for which a process keeps counts that it could not write.
 MAX_KEPT = 1000
-#: One that is open, and that nothing waits for, is forgotten after so long.
+#: A breaker that is not closed and that no trigger waits for is forgotten after this long.
 IDLE = timedelta(hours=6)
 _kept: dict[Pair, Tally] = {}
 _keeping = threading.Lock()
 
 
 def note(outcomes: Iterable[tuple[Pair, UUID, bool]]) -> None:
-    """Count how calls went: of each its tenant and target, its trigger, and whether the target answered.
+    """Count how calls went: for each the tenant and target, the trigger, and whether the target answered.
 
-    Opens a transaction if one failed, or some did of late. Never waits longer than ``LOCK_PATIENCE`` for a lock.
+    Opens a transaction if a call failed, or one of the pairs has a breaker. Never waits longer than ``LOCK_PATIENCE``
+    for a lock.
     """
     with _keeping:
         tallies = dict(_kept)
@@ -94,7 +95,7 @@ def _states(changed: Sequence[tuple[Any, Breaker]]) -> dict[str, list[Any]]:
 
 
 def breaker_of(row: Any) -> Breaker:
-    """The breaker that a row of ``breakers.sql`` is."""
+    """The breaker in a row of ``breakers.sql``."""
     return Breaker(
         state=BreakerState(row.state),
         failures=row.failures,
@@ -107,7 +108,7 @@ def breaker_of(row: Any) -> Breaker:
 
 
 def admits(row: Any) -> Admits:
-    """Whom the breaker of a row of ``find`` lets through."""
+    """Which triggers the breaker of a row of ``find`` lets through."""
     return rules.admits(breaker_of(row), now=row.now, probe_in_flight=row.probe_in_flight)
 
 
@@ -118,10 +119,10 @@ def find(pairs: Iterable[Pair]) -> list[Any]:
 
 
 def hold_back(wanted: Mapping[Pair, Sequence[UUID]]) -> set[UUID]:
-    """Those of the triggers that the breakers of their pairs do not let through. One that probes goes, once: the
-    first of its pair.
+    """The triggers that the breakers of their pairs do not let through. If a breaker lets one probe, the first trigger
+    of its pair goes.
 
-    In the transaction of dispatch, under the locks of the tenants.
+    Call in the transaction of dispatch, under the locks of the tenants.
     """
     held: set[UUID] = set()
     probes: dict[int, tuple[Any, UUID]] = {}
@@ -138,7 +139,7 @@ def hold_back(wanted: Mapping[Pair, Sequence[UUID]]) -> set[UUID]:
 
 
 def _hand_out(probes: Iterable[tuple[Any, UUID]]) -> set[UUID]:
-    """The triggers that are to probe. One whose row another has changed meanwhile, or holds, does not."""
+    """The triggers that must probe. A trigger does not if another process has changed its breaker's row or holds it."""
     found = [(row, rules.probing(breaker_of(row), trigger_id, now=row.now)) for row, trigger_id in probes]
     done = _SQL["probe"](
         ids=[row.id for row, _ in found],
@@ -151,7 +152,7 @@ def _hand_out(probes: Iterable[tuple[Any, UUID]]) -> set[UUID]:
 
 
 def purge(*, limit: int) -> int:
-    """Forget breakers that tell nothing any more. May be repeated."""
+    """Forget breakers that hold nothing of use any more. May be repeated."""
     return len(_SQL["purge"](idle=IDLE, limit=limit))
 
 

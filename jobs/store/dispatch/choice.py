@@ -1,9 +1,9 @@
-"""Choice: who goes next, decided and queued in one transaction under the locks of queues and tenants (DESIGN §8).
+"""Choice: decide which triggers go next and queue them, in one transaction that locks queues and tenants (DESIGN §8).
 
-Lanes are chosen in memory (``jobs.core.backlog``), by what is in flight; then only these are looked at, as far as each
-may be served. Queues are locked first, then the tenants chosen, both skipping what another dispatcher holds: caps stay
-exact however many dispatch, none waits for another, and a pause or cancel that was acknowledged holds, as it takes the
-tenant's lock.
+Lanes are chosen in memory (``jobs.core.backlog``), by the triggers in flight. Then only these lanes are looked at, as
+far as each may be served. Queues are locked first, then the chosen tenants; both skip rows that another dispatcher
+holds. So caps stay exact with any number of dispatchers, and none waits for another. An acknowledged pause or cancel
+holds, because it takes the tenant's lock.
 """
 
 import time
@@ -31,21 +31,21 @@ from jobs.telemetry import get_logger
 
 log = get_logger()
 _SQL = db.queries("dispatch")
-#: Triggers that have to wait may hide the due work of others: how often one dispatch looks past them.
+#: How often one dispatch looks past triggers that must wait: they may hide the due work of others.
 PICKS = 5
-#: A queue that still holds this much of its window when it is looked at has lost no more than a quarter of it since the
-#: last look, and so lasts for three times as long until the next one.
+#: A queue that still holds this much of its window at a look has lost no more than a quarter of it since the last look.
+#: So the rest lasts for three times as long.
 AMPLE = 0.75
 
 
 @dataclass(slots=True)
 class Dispatched:
-    """What one dispatch did.
+    """The result of one dispatch.
 
     ``blocked``: due work remains that could not start (a cap, a full window); ``ample``: all of it waits for queues
-    that are full, and were well filled before. ``depths``: how many are queued of each job type that was dispatched,
-    these included; ``full``: the types whose queues took all they may hold.
-    ``seconds_to_next``: until something falls due that is not due yet; None when nothing waits.
+    that are full, and were well filled before. ``depths``: how many triggers are queued of each job type that was
+    dispatched, these included; ``full``: the types whose queues took all they may hold.
+    ``seconds_to_next``: until the next trigger that is not due yet falls due; None when nothing waits.
     """
 
     queued: list[Queued] = field(default_factory=list)
@@ -81,14 +81,15 @@ def dispatch(
     rates: Rates,
     is_barred: Callable[[int, str], bool] | None = None,
 ) -> Dispatched:
-    """Choose and queue up to ``limit`` due triggers; end, park or hold those that are not to run. Opens a transaction.
+    """Choose and queue up to ``limit`` due triggers; end, park or hold those that must not run. Opens a transaction.
 
     ``memory`` is this dispatcher's own, from turn to turn. ``caps`` maps each job type served to its ``max_in_flight``
-    (None: unlimited); ``is_barred`` tells whether a tenant's work of a type is not to start. May be repeated: each call
-    takes others. Commits before it returns, so the caller publishes what is durable; what it fails to publish is
-    reaped.
+    (None: unlimited); ``is_barred`` tells whether a tenant's work of a type must not start. May be repeated: each call
+    takes other triggers. Commits before it returns, so the caller publishes durable triggers; those that it fails to
+    publish are reaped.
     """
     done = Dispatched()
+    began_at = time.monotonic()
     now = memory.look(leadership)
     seen_at = time.monotonic()
     due = [name for name in memory.backlog.turns.job_types if name in caps]
@@ -106,6 +107,7 @@ def dispatch(
         done.blocked = waiting and done.count < limit and not turn.paused.issuperset(due)
         done.ample = done.blocked and set(due) <= done.full & turn.well_filled
         memory.missed.note(turn.missed)
+    memory.turn_seconds = time.monotonic() - began_at
     upcoming = memory.backlog.next_floor()
     if upcoming is not None:
         done.seconds_to_next = (upcoming - now).total_seconds() - (time.monotonic() - seen_at)
@@ -113,7 +115,7 @@ def dispatch(
 
 
 def _patrol(memory: Memory, now: datetime) -> None:
-    """Note the missed firings of a few lanes that wait long. Before the turn, whose commits must be published."""
+    """Note the missed firings of a few lanes that wait long. Runs before the turn, whose commits must be published."""
     try:
         if waiting_long := memory.patrol.walk(memory.backlog.turns, now):
             memory.missed.note(missed_of(decide_all(waiting_long)))
@@ -146,12 +148,12 @@ class _Turn:
         # Rates are asked for here: never within the transaction, which keeps tenants locked.
         self._rated = set(self._turns.first(limit, memory.rated()))
         self._tokens = rates.rooms([memory.tenants[tenant_id] for tenant_id in self._rated])
-        #: Tenants that we have locked, and those that others have.
+        #: Tenants that this dispatcher has locked, and those that others have locked.
         self._ours: set[int] = set()
         self._others: set[int] = set()
         #: The floors of the lanes that were looked at, as they were before.
         self._floors: dict[Lane, datetime] = {}
-        #: By tenant, how many were dispatched.
+        #: How many triggers were dispatched, by tenant.
         self.started: Counter[int] = Counter()
         self.well_filled: set[str] = set()
         #: Types that operators paused.
@@ -161,7 +163,7 @@ class _Turn:
     def run(
         self, locked: Sequence[Queue], window: Window, caps: Mapping[str, int | None], done: Dispatched
     ) -> None:
-        """Dispatch into the queues that are locked by us. Fills in ``done``."""
+        """Dispatch into the queues that this dispatcher has locked. Fills in ``done``."""
         rooms = self._count(locked, window, caps)
         left = dict(rooms)
         self._turns.recall(self._room_of, self._is_barred)
@@ -207,7 +209,7 @@ class _Turn:
     def _count(
         self, locked: Sequence[Queue], window: Window, caps: Mapping[str, int | None]
     ) -> dict[str, int]:
-        """How many of each job type may start, by what is in flight."""
+        """How many triggers of each job type may start, given those in flight."""
         by_level: Counter[tuple[int, int]] = Counter()
         running: Counter[str] = Counter()
         self._in_flight: Counter[int] = Counter()
@@ -222,7 +224,7 @@ class _Turn:
             if row.priority <= LEAST_URGENT:
                 self._queued_urgent[row.job_type] += row.queued
         self._memory.count(by_level)
-        windows = queues.fit(locked, window, queued=self._queued)
+        windows = queues.fit(locked, window, queued=self._queued, turn_seconds=self._memory.turn_seconds)
         self.well_filled = {name for name, window in windows.items() if self._queued[name] >= AMPLE * window}
         rooms = {name: window - self._queued[name] for name, window in windows.items()}
         for queue in locked:
@@ -230,7 +232,7 @@ class _Turn:
             if cap is not None:
                 rooms[name] = min(rooms[name], cap - running[name])
             if not queue.paused:
-                #: How many of the type its cap lets start.
+                #: How many triggers of the type its cap lets start.
                 self._cap_rooms[name] = self._limit if cap is None else cap - running[name]
         self.paused = {queue.job_type for queue in locked if queue.paused}
         return rooms | dict.fromkeys(self.paused, 0)
@@ -248,7 +250,7 @@ class _Turn:
         return 0 if tenant.rate_per_second and tenant_id not in self._rated else room
 
     def _lock(self, tenant_ids: set[int]) -> None:
-        """Lock tenants and read them again; where others dispatch too, count again what they have in flight."""
+        """Lock tenants and read them again; where others dispatch too, count the tenants' triggers in flight again."""
         new = sorted(tenant_ids - self._ours - self._others)
         if not new:
             return
@@ -264,7 +266,7 @@ class _Turn:
                 self._in_flight[row.tenant_id] = row.in_flight
 
     def _serve(self, asks: Sequence[Ask], left: dict[str, int]) -> Outcome:
-        """Look at what places were allotted to, decide, and give back the places that were not used."""
+        """Look at the lanes that places were allotted to, decide, and give back the places that were not used."""
         self._lock({ask.lane.tenant_id for ask in asks})
         given: Counter[Lane] = Counter()
         wanted: Counter[Lane] = Counter()
@@ -287,7 +289,7 @@ class _Turn:
         return outcome
 
     def _raise_floors(self, found: Mapping[Lane, Sequence[datetime]], wanted: Mapping[Lane, int]) -> None:
-        """Lanes that gave all they were asked for go on from there; of the others the next trigger is looked up."""
+        """Lanes that gave all they were asked for go on from there; for the others the next trigger is looked up."""
         short = []
         for lane, due_ats in found.items():
             self._floors.setdefault(lane, lane.floor)
@@ -301,7 +303,7 @@ class _Turn:
                 self._memory.backlog.settle(short[row.nth - 1], row.floor, now=self._now)
 
     def _freeze(self) -> dict[UUID, str]:
-        """End what is due of frozen tenants. Returns what ended, with the reason."""
+        """End the due triggers of frozen tenants. Returns the ended triggers, with the reason."""
         frozen = self._memory.frozen()
         self._lock(set(frozen))
         lanes = [

@@ -1,4 +1,4 @@
-"""Decisions: what becomes of the triggers whose turn has come. SQL gathers facts, ``core.policies`` decides."""
+"""Decisions about the triggers whose turn has come. SQL gathers facts, ``core.policies`` decides."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -25,22 +25,22 @@ from jobs.store.dispatch import parking
 from jobs.store.insight import activity
 
 _SQL = db.queries("dispatch")
-#: Missed firings that dispatch ends at once, where more of the same jobs end as sets soon.
+#: The most missed firings that dispatch ends at once, where more of the same jobs end as sets soon.
 END_HERE = 100
 
 
 class TargetGates(Protocol):
-    """What stands between triggers and their targets (``targets.Gates``)."""
+    """The gates between triggers and their targets (``targets.Gates``)."""
 
     def hold_back(self, wanted: Sequence[tuple[UUID, Pair]], own_payload: Set[UUID]) -> set[UUID]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A trigger that is committed as ``queued`` and now wants its message.
+    """A trigger that is committed as ``queued`` and now needs its message.
 
-    ``suspect``: it was in the hand of a process that died. ``at_most_once``: its job's delivery. ``urgent``: it is
-    critical or high.
+    ``suspect``: a process that had claimed it died. ``at_most_once``: its job's delivery. ``urgent``: it is critical or
+    high.
     """
 
     id: UUID
@@ -54,7 +54,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Outcome:
-    """``queued``: in their order, and ``lanes``, the ``nth`` of each; ``ended``: by id, with the reason.
+    """``queued``: in order; ``lanes``: the ``nth`` of each queued one; ``ended``: by id, with the reason.
 
     ``missed``: jobs with more firings to end (``missed_of``).
     """
@@ -76,7 +76,7 @@ _ByDecision = dict[Decision, list[_Decided]]
 
 
 def carry_out(candidates: Sequence[Any], *, gates: TargetGates) -> Outcome:
-    """Decide about candidates in their order, and write it. Under the locks of their tenants and queues."""
+    """Decide about candidates in their order, and write the decisions. Call under the locks of tenants and queues."""
     if not candidates:
         return Outcome()
     decided = decide_all(candidates)
@@ -92,7 +92,7 @@ def carry_out(candidates: Sequence[Any], *, gates: TargetGates) -> Outcome:
 
 
 def decide_all(candidates: Sequence[Any]) -> _ByDecision:
-    """The candidates by what becomes of them (``one_by_one``). Reads alone."""
+    """The candidates by decision (``one_by_one``). Only reads."""
     decided: _ByDecision = {decision: [] for decision in Decision}
     for decision, row, job, _ in one_by_one(candidates):
         decided[decision].append(_Decided(row, job))
@@ -102,8 +102,8 @@ def decide_all(candidates: Sequence[Any]) -> _ByDecision:
 def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, JobFacts]]:
     """Decide about one after another: one that is dispatched counts for the next of its job and of its key.
 
-    Gives decision, candidate, its job's row, and what it was decided by, as it stands until the next is asked for.
-    Reads alone, so explain asks it too.
+    Gives the decision, the candidate, its job's row, and the facts behind the decision, which stay valid until the next
+    candidate is asked for. Only reads, so explain asks it too.
     """
     places, jobs = _jobs_of(candidates)
     facts_by_job = [_facts_of(job) for job in jobs]
@@ -126,7 +126,7 @@ def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, 
 def _jobs_of(candidates: Iterable[Any]) -> tuple[list[int], list[Any]]:
     """For each candidate the place of its job, and the jobs: rows of ``facts``.
 
-    That statement is told of each job the due_at and jitter of its first candidate that may be skipped.
+    That statement gets, for each job, the due_at and jitter of its first candidate that may be skipped.
     """
     known: dict[UUID, int] = {}
     firsts: list[Any] = []
@@ -168,8 +168,8 @@ def _facts_of(job: Any) -> JobFacts:
 
 
 def _end(decided: _ByDecision, left: set[UUID]) -> dict[UUID, str]:
-    """End triggers that are not to run. Returns them with their reasons; ``left`` gets the jobs of which some are left
-    to end as a set.
+    """End triggers that must not run. Returns them with their reasons; ``left`` gets the jobs that have some left, to
+    end as a set.
     """
     ended: dict[UUID, str] = {}
     for statement, reasons in (("skip", SKIP_REASONS), ("cancel", CANCEL_REASONS)):
@@ -187,7 +187,7 @@ def _end(decided: _ByDecision, left: set[UUID]) -> dict[UUID, str]:
 
 
 def _not_left(those: Sequence[_Decided], left: set[UUID]) -> Iterable[_Decided]:
-    """Without those that may be left to end with the set of their job."""
+    """All but those that may be left to end with the set of their job."""
     met = 0
     for one in those:
         keep_from = _keep_from(one.job)
@@ -200,8 +200,8 @@ def _not_left(those: Sequence[_Decided], left: set[UUID]) -> Iterable[_Decided]:
 
 
 def _behind_no_set(chosen: list[_Decided], left: set[UUID]) -> list[_Decided]:
-    """Without missed firings of which older ones are left: once queued they would be missed no more, and of the older
-    ones the newest would run in their place, before their set has ended.
+    """All but the missed firings whose job has older ones left. Once queued they would not be missed any more. Then the
+    newest of the older ones would run in their place, before their set has ended.
     """
     if not left:
         return chosen
@@ -209,7 +209,7 @@ def _behind_no_set(chosen: list[_Decided], left: set[UUID]) -> list[_Decided]:
 
 
 def missed_of(decided: _ByDecision) -> dict[UUID, datetime]:
-    """Jobs of which a firing ends as missed: the others scheduled before this instant end as a set."""
+    """Jobs with a firing that ends as missed: their other firings scheduled before this instant end as a set."""
     ends = (*decided[Decision.MISFIRE], *decided[Decision.COALESCED])
     return {job.job_id: keep_from for _, job in ends if (keep_from := _keep_from(job)) is not None}
 
@@ -220,7 +220,7 @@ def _keep_from(job: Any) -> datetime | None:
 
 
 def _admitted(chosen: list[_Decided], gates: TargetGates) -> list[_Decided]:
-    """Those of the chosen whose targets may be called now; the others are parked."""
+    """The chosen triggers whose targets may be called now; the others are parked."""
     calling = [(row.id, (row.tenant_id, job.target)) for row, job in chosen if job.target]
     own_payload = {row.id for row, job in chosen if job.target and row.own_payload}
     held = gates.hold_back(calling, own_payload) if calling else set()
@@ -228,7 +228,8 @@ def _admitted(chosen: list[_Decided], gates: TargetGates) -> list[_Decided]:
 
 
 def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
-    """Queue the chosen; their rows are locked, so all of them are, each under the next fence."""
+    """Queue the chosen triggers, each under the next fence. Their rows are locked, but making way for one may have
+    cancelled another: that one is left out."""
     if not chosen:
         return
     done = _SQL["dispatch"](ids=[one.row.id for one in chosen])

@@ -1,8 +1,8 @@
-"""What is in flight, by lane, counted without walking past what has ended.
+"""Triggers in flight, by lane, counted without walking past those that have ended.
 
-Behind an old snapshot (a dump, a forgotten transaction) the index entries of all that was in flight since then stay,
-and a count over the index walks them all. So a turn counts by time what was queued in the last seconds, and by id the
-rest, which it remembers.
+Behind an old snapshot (a dump, a forgotten transaction) the index entries of all triggers in flight since then stay,
+and a count over the index walks them all. So a turn counts triggers queued in the last seconds by time. It remembers
+the others and counts them by id.
 """
 
 import time
@@ -19,14 +19,14 @@ _SQL = db.queries("dispatch")
 #: Triggers queued longer ago are remembered by id. A transaction that queues takes less time.
 RECENT = timedelta(seconds=15)
 MOVE_EVERY_SECONDS = 5.0
-#: Up to so many are looked up in each turn, more of them only so often: what has ended then counts that much longer.
+#: Up to this many are looked up in each turn, more of them only this often: ended triggers then count that much longer.
 LOOK_UP_EACH_TURN = 500
 LOOK_UP_EVERY_SECONDS = 1.0
 _EVER = EARLIEST
 
 
 class Load(NamedTuple):
-    """So many triggers of a lane are in flight, of which so many are queued."""
+    """How many triggers of a lane are in flight, and how many of these are queued."""
 
     tenant_id: int
     job_type: str
@@ -36,19 +36,19 @@ class Load(NamedTuple):
 
 
 class InFlight:
-    """Counts for one dispatcher. In a transaction."""
+    """Counts for one dispatcher. Used in a transaction."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """The database's clock went back, or another led meanwhile."""
+        """Start over: the database's clock went back, or another beat led meanwhile."""
         self._since = _EVER
         self._older: dict[UUID, Any] = {}
         self._move_at = self._look_up_at = 0.0
 
     def count(self, now: datetime) -> list[Load]:
-        """All that is in flight. ``now``: the database's time, at most a few seconds ago."""
+        """All triggers in flight. ``now``: the database's time, at most a few seconds ago."""
         moment = time.monotonic()
         if moment >= self._move_at:
             self._move(now - RECENT)
@@ -60,7 +60,7 @@ class InFlight:
         return recent + _grouped(self._older.values())
 
     def _move(self, since: datetime) -> None:
-        """What was queued up to ``since`` is remembered by id from here on."""
+        """Remember triggers queued up to ``since`` by id from here on."""
         kept = list(self._older)
         if since > self._since:
             older = _SQL["in_flight_between"](since=self._since, until=since)

@@ -1,4 +1,4 @@
-"""Levers: what operators decided for all tenants, as it is stored. Each write is on the audit trail (DESIGN §8).
+"""Levers: operators' decisions for all tenants, as they are stored. Each write is on the audit trail (DESIGN §8).
 
 A write waits for the dispatcher that serves the job type just now, so that no dispatch of a paused type follows the
 commit. All functions join the caller's transaction and may be repeated; those that write say whether they changed
@@ -15,7 +15,7 @@ _SQL, _QUEUES = db.queries("levers"), db.queries("queues")
 
 
 def stop_dispatch(*, by: str, reason: str) -> bool:
-    """Dispatch nothing for anybody, and let nothing that is queued start. Another reason replaces that of a stop."""
+    """Dispatch nothing for any tenant, and let no queued trigger start. Another reason replaces that of a stop."""
     _SQL["know_installation"]()
     return bool(_SQL["stop"](by=by, reason=reason))
 
@@ -45,7 +45,7 @@ def resume_type(job_type: str) -> bool:
 
 
 def cap_type(job_type: str, max_in_flight: int | None) -> bool:
-    """Bound what is in flight of a known job type, or lift that. Opens a transaction."""
+    """Cap the triggers in flight of a known job type, or lift the cap. Opens a transaction."""
     with db.atomic():
         sign_transaction()
         return bool(_SQL["cap_type"](job_type=job_type, max_in_flight=max_in_flight))

@@ -1,7 +1,7 @@
-"""What one dispatcher remembers from turn to turn, and how it keeps that true: news, sweeps, and tenants' settings.
+"""The memory of one dispatcher from turn to turn, and how it is kept true: news, sweeps, and tenants' settings.
 
-Whatever is remembered may be wrong, and then costs a look or a delay: every choice is made again in the transaction, on
-rows that are locked. When a new leadership begins, all is forgotten.
+The memory may be wrong, and then costs a look or a delay: every choice is made again in the transaction, on locked
+rows. When a new leadership begins, all is forgotten.
 """
 
 import time
@@ -23,11 +23,11 @@ log = get_logger()
 _SQL = db.queries("dispatch")
 
 #: An announcement is stamped before its transaction commits. So announcements are read again for this long, and now and
-#: then for as long as nearly all transactions take. What commits still later is found by the sweep.
+#: then for as long as nearly all transactions take. The sweep finds announcements that commit still later.
 OVERLAP = timedelta(seconds=2)
 LONG_OVERLAP = timedelta(seconds=60)
 LONG_OVERLAP_EVERY_SECONDS = 5.0
-#: A sweep looks at so many lanes at a time, takes this part of the dispatcher's time, and rests after it failed.
+#: A sweep looks at this many lanes at a time, takes this part of the dispatcher's time, and rests after it failed.
 SWEEP_LANES = 200
 SWEEP_SHARE = 0.05
 SWEEP_TIMEOUT_MS = 500
@@ -38,8 +38,8 @@ _START = News(-1, "", 0, datetime.min.replace(tzinfo=UTC))
 
 
 class Memory:
-    """The backlog, and the settings of tenants with due work. One dispatcher's; ``note``, ``missed`` and ``rules``
-    are for all."""
+    """The backlog, and the settings of tenants with due work. Belongs to one dispatcher; all threads may use ``note``,
+    ``missed`` and ``rules``."""
 
     def __init__(self) -> None:
         self.backlog = Backlog()
@@ -48,6 +48,8 @@ class Memory:
         self.missed = Missed()
         #: The rules for targets, once dispatch has looked.
         self.rules = Rules(version=-1)
+        #: How long the last dispatch took.
+        self.turn_seconds = 0.0
         self._leadership: Leadership | None = None
         self._forget()
 
@@ -68,11 +70,11 @@ class Memory:
         self.stopped = False
 
     def note(self, news: Iterable[News]) -> None:
-        """Say what this process committed as pending."""
+        """Note triggers that this process committed as pending."""
         self.backlog.note(news)
 
     def look(self, leadership: Leadership) -> datetime:
-        """Learn what is new. Returns the database's time, at which the due lanes stand in line."""
+        """Learn the news. Returns the database's time, at which the due lanes stand in line."""
         if leadership != self._leadership:
             self._forget()
             self._leadership = leadership
@@ -98,7 +100,7 @@ class Memory:
         if rows[0].targets_version != self.rules.version:
             self.rules = targets.rules(version=rows[0].targets_version)
         if heard_to is not None and now < heard_to:
-            # The database's clock went back: what it stamps now is older than what was heard.
+            # The database's clock went back: announcements stamped now look older than those heard before.
             self._swept = False
             self.in_flight.forget()
         self._heard_to = now
@@ -138,9 +140,9 @@ class Memory:
             self._sweep_at = ended + (ended - began) / SWEEP_SHARE
 
     def _read_tenants(self) -> None:
-        """Read the settings of tenants that are new, and again of those that could not be served.
+        """Read the settings of new tenants, and again those of tenants that could not be served.
 
-        Of the others they are read when they are locked.
+        The settings of the others are read when these are locked.
         """
         moment, turns = time.monotonic(), self.backlog.turns
         unserved = {tenant_id for tenant_id in turns.aside if self._read_at[tenant_id] <= moment}
@@ -182,7 +184,7 @@ class Memory:
         ]
 
     def count(self, in_flight: Mapping[tuple[int, int], int]) -> None:
-        """Count what is in flight, by (tenant, priority), as service since the last turn."""
+        """Count the triggers in flight, by (tenant, priority), as service since the last turn."""
         moment, turns = time.monotonic(), self.backlog.turns
         by_tenant: Counter[int] = Counter()
         for (tenant_id, _), count in in_flight.items():

@@ -27,11 +27,11 @@ def put(messages: Sequence[tuple[str, Sequence[ClaimToken]]]) -> None:
 
 
 def take(job_types: Collection[str]) -> TakenMessage | None:
-    """The oldest message of these job types, which is nobody else's from here on; None when there is none."""
+    """Take the oldest message of these job types: no other process gets it any more; None when there is none."""
     rows = _SQL["take"](job_types=sorted(job_types))
     return TakenMessage(rows[0].job_type, rows[0].items) if rows else None
 
 
 def forget(*, older_than: timedelta, limit: int) -> int:
-    """Drop up to ``limit`` messages that nobody took. Returns how many."""
+    """Drop up to ``limit`` messages that no worker took. Returns how many."""
     return len(_SQL["forget"](age=older_than, limit=limit))

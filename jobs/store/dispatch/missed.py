@@ -1,8 +1,9 @@
 """Missed firings end as sets, beside dispatch, whether or not their lane may move (DESIGN §9).
 
 A job may have tens of thousands of them: dispatch decides those it meets and notes the job; ``Missed.end`` ends the
-rest in bounded sets. A tenant at its cap, a full window, a type that nobody serves: the materializer goes on meanwhile.
-So a patrol looks at a few triggers of a few such lanes at a time, and notes their jobs too.
+rest in bounded sets. Lanes stand still at a tenant's cap, at a full window, or if no process serves the type; the
+materializer goes on meanwhile. So a patrol looks at a few triggers of a few such lanes at a time, and notes their jobs
+too.
 """
 
 import time
@@ -20,26 +21,26 @@ from jobs.store.insight import activity
 _SQL = db.queries("dispatch")
 PATROL_EVERY_SECONDS = 1.0
 _ENDING = [policy for policy in MisfirePolicy if end_of_missed(policy, too_old=True, passed_over=True)]
-#: How firings of each policy that ends any are ended.
+#: For each policy that ends firings, how it ends them.
 _ENDS = {
     "policies": [str(policy) for policy in _ENDING],
     "too_old": [str(end_of_missed(policy, too_old=True, passed_over=True)) for policy in _ENDING],
     "passed_over": [str(end_of_missed(policy, too_old=False, passed_over=True)) for policy in _ENDING],
 }
 LANES, TRIGGERS = 10, 20
-#: Lanes whose oldest trigger waits no longer than this are on their way.
+#: A lane whose oldest trigger waits no longer than this counts as moving.
 WAITED = timedelta(seconds=30)
 
 
 class Missed:
-    """Jobs with missed firings to end: all that are scheduled before an instant of each. For several threads."""
+    """Jobs with missed firings to end: all that are scheduled before an instant of each job. For several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._froms: dict[UUID, datetime] = {}
 
     def note(self, froms: Mapping[UUID, datetime]) -> None:
-        """Firings of these jobs that were missed and are scheduled before its instant are to end."""
+        """Note that the missed firings of each of these jobs that are scheduled before its instant must end."""
         with self._lock:
             for job_id, keep_from in froms.items():
                 self._froms[job_id] = max(keep_from, self._froms.get(job_id, keep_from))
@@ -71,12 +72,12 @@ class Patrol:
 
     def __init__(self) -> None:
         self._at = 0.0
-        #: The lanes that are still to be visited in this round.
+        #: The lanes that this round must still visit.
         self._round: list[Lane] = []
         self._from: dict[tuple[int, str, int], datetime] = {}
 
     def walk(self, turns: Turns, now: datetime) -> Sequence[Any]:
-        """Once a second, the first triggers of the next of the due lanes. May be repeated."""
+        """Once a second, the first triggers of the next due lanes. May be repeated."""
         if time.monotonic() < self._at:
             return ()
         self._at = time.monotonic() + PATROL_EVERY_SECONDS

@@ -21,10 +21,10 @@ class Released(NamedTuple):
 
 
 def release(*, after: UUID, limit: int) -> Released:
-    """Show dispatch again what was parked behind another trigger of its job or concurrency key, where there is room.
+    """Show dispatch again triggers parked behind another one of their job or concurrency key, where there is room.
 
     Looks at up to ``limit`` jobs by id from ``after``. May be repeated. Where triggers of a job are queued between its
-    two statements, dispatch parks again what it finds no room for.
+    two statements, dispatch parks again those that it finds no room for.
     """
     jobs = _SQL["behind"](after=after, limit=limit)
     rooms = {job.job_id: room for job in jobs if job.active and (room := room_to_show(job))}
@@ -38,21 +38,21 @@ def unpark(*, limit: int) -> int:
 
 
 def hold(triggers: Sequence[Any]) -> None:
-    """Out of sight until their job is resumed."""
+    """Take triggers out of sight until their job is resumed."""
     if triggers:
         _SQL["hold"](ids=[row.id for row in triggers])
 
 
 def park_until(waits: Mapping[UUID, timedelta]) -> None:
-    """Out of sight, each for its time from now."""
+    """Take triggers out of sight, each for its time from now."""
     if waits:
         _SQL["park_until"](ids=list(waits), waits=list(waits.values()))
 
 
 def make_way(waiting: Sequence[tuple[Any, Any]], replacing: Sequence[tuple[Any, Any]]) -> dict[UUID, str]:
-    """Park what waits; older ones of its job give way as its policy says. Returns what ended, with the reason.
+    """Park triggers that wait; older ones of their job give way as its policy says. Returns ended ones with the reason.
 
-    Each comes with its job, of which the overlap policy is read.
+    Each trigger comes with its job, whose overlap policy is read.
     """
     ended: dict[UUID, str] = {}
     if parked := [row.id for row, _ in (*waiting, *replacing)]:

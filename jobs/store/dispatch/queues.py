@@ -17,9 +17,10 @@ STALE_AFTER = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many triggers of one job type may be queued at once: what workers take in ``wait``, within the bounds.
+    """How many triggers of one job type may be queued at once: as many as workers take in ``wait``, within the bounds.
+    While dispatch takes longer than that, no less than ``initial``.
 
-    A queue begins with ``initial``. Beyond a full window so many ``urgent`` ones may be queued, critical and high.
+    A queue begins with ``initial``. Beyond a full window up to ``urgent`` critical and high triggers may be queued.
     """
 
     initial: int
@@ -30,7 +31,7 @@ class Window:
 
 
 def urgent_room(urgent: int, queued_urgent: int) -> int:
-    """How many more may go beyond a full window, of ``urgent`` critical and high ones, where so many are queued."""
+    """How many more critical and high triggers may go beyond a full window: ``urgent`` less ``queued_urgent``."""
     return max(0, urgent - queued_urgent)
 
 
@@ -40,9 +41,9 @@ def open_queues(job_types: Iterable[str], window: Window) -> None:
 
 
 class Queue(NamedTuple):
-    """A queue that is locked by us. ``unmeasured``: it is time to fit its window.
+    """A queue that this dispatcher has locked. ``unmeasured``: it is time to fit its window.
 
-    ``paused``, ``max_in_flight``: what operators decided about its type.
+    ``paused``, ``max_in_flight``: operators' levers on its type.
     """
 
     job_type: str
@@ -60,14 +61,21 @@ def lock(job_types: Iterable[str]) -> list[Queue]:
     return [Queue(*row) for row in _SQL["lock"](job_types=sorted(set(job_types)), every=MEASURE_EVERY)]
 
 
-def fit(locked: Iterable[Queue], window: Window, *, queued: Mapping[str, int]) -> dict[str, int]:
-    """The windows of queues that are locked by us, fitted to what workers take. ``queued``: how many each holds."""
+def fit(
+    locked: Iterable[Queue], window: Window, *, queued: Mapping[str, int], turn_seconds: float
+) -> dict[str, int]:
+    """The windows of locked queues, fitted to how much workers take. ``queued``: how many triggers each queue holds.
+
+    ``turn_seconds``: how long the last dispatch took. If it took longer than the target wait, as with a slow database,
+    no window is smaller than at first: the queue would be empty for the rest of the turn.
+    """
+    is_slow = turn_seconds > window.wait.total_seconds()
     windows = {queue.job_type: queue.window for queue in locked}
     if unmeasured := [queue.job_type for queue in locked if queue.unmeasured]:
         fitted = _SQL["measure"](
             job_types=unmeasured,
             queued=[queued.get(name, 0) for name in unmeasured],
-            minimum=window.minimum,
+            minimum=window.initial if is_slow else window.minimum,
             maximum=window.maximum,
             wait_seconds=window.wait.total_seconds(),
             stale=STALE_AFTER,
@@ -77,7 +85,7 @@ def fit(locked: Iterable[Queue], window: Window, *, queued: Mapping[str, int]) -
 
 
 def note_dispatched(job_types: Iterable[str]) -> None:
-    """Count what was queued: one entry a trigger."""
+    """Count the queued triggers: one entry per trigger."""
     counts = Counter(job_types)
     if counts:
         _SQL["note_dispatched"](job_types=list(counts), counts=list(counts.values()))

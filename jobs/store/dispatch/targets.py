@@ -1,9 +1,9 @@
 """Targets: rules for the hosts that handlers call, and triggers that wait until their target lets them go (DESIGN §8).
 
-A dispatcher keeps the rules in memory and reads them again when their version differs. What a pause, a circuit breaker
-or a cap holds back leaves its sight (``Gates``), at no attempt's cost; a step beside dispatch shows it again when there
-is room (``Releasing``), and what waited for a rate when the rules have changed (``Following``). Should both
-fail it comes back by itself after ``PATIENCE``, and is decided anew.
+A dispatcher keeps the rules in memory and reads them again when their version differs. Triggers that a pause, a circuit
+breaker or a cap holds back leave its sight (``Gates``), at no attempt's cost. A step beside dispatch shows them again
+when there is room (``Releasing``). Another shows triggers that waited for a rate when the rules have changed
+(``Following``). If both fail, triggers come back by themselves after ``PATIENCE``, and are decided again.
 """
 
 import math
@@ -23,11 +23,11 @@ from jobs.store import db
 from jobs.store.dispatch import breakers, parking
 
 _SQL = db.queries("targets")
-#: Up to half as long or as long again, so that many that were held back together do not come back together.
+#: Varied from half as long to half as long again, so that triggers held back together do not come back together.
 PATIENCE = timedelta(hours=1)
-#: Triggers that are shown at once; the tenants and targets that are looked at share them.
+#: The most triggers that are shown at once; the tenants and targets that are looked at share them.
 SHOW = 1000
-#: Triggers shown at once of which one is to probe: some may be runs with a payload of their own.
+#: The most triggers shown at once when one of them must probe: some may be runs with a payload of their own.
 MAY_PROBE = 8
 _rng = random.Random()  # noqa: S311
 Place = tuple[str, int]
@@ -64,7 +64,7 @@ def rule_of(row: Any) -> Rule:
 
 
 class Gates:
-    """What one turn of dispatch may send to which target. In its transaction, under the locks of the tenants.
+    """Decides which triggers one turn may send to which target. In its transaction, under the locks of the tenants.
 
     ``is_guarded``: whether a tenant has circuit breakers.
     """
@@ -75,10 +75,10 @@ class Gates:
     def hold_back(
         self, wanted: Sequence[tuple[UUID, Pair]], own_payload: Set[UUID] = frozenset()
     ) -> set[UUID]:
-        """Park those of the triggers, each with its tenant and target, that may not go now. Returns them.
+        """Park the triggers, each given with its tenant and target, that may not go now. Returns them.
 
-        Those that come first go first: in this order places were allotted to tenants. Of ``own_payload``, whose payload
-        only this run has, one probes only where no other can.
+        Those that come first go first: in this order places were allotted to tenants. A trigger of ``own_payload``,
+        whose payload only this run has, probes only where no other can.
         """
         limits = {pair[1]: self._rules.of(pair[1]) for _, pair in wanted}
         stopped = {trigger_id for trigger_id, (_, target) in wanted if limits[target].paused_by is not None}
@@ -136,16 +136,16 @@ def rooms_of(caps: Mapping[str, int]) -> dict[str, int]:
 
 
 def park_for(held: Mapping[UUID, str]) -> None:
-    """Out of sight, each until its target lets it go."""
+    """Take triggers out of sight, each until its target lets it go."""
     if held:
         waits = [PATIENCE * _rng.uniform(0.5, 1.5) for _ in held]
         _SQL["park_for"](ids=list(held), targets=list(held.values()), waits=waits)
 
 
 class Releasing:
-    """Shows dispatch again what waited for a target that has room now: round after round, by target and tenant.
+    """Shows dispatch again triggers whose target has room now: round after round, by target and tenant.
 
-    One beat's. Of what it shows, dispatch parks again what it finds no room for.
+    Belongs to one beat. Dispatch parks shown triggers again if it finds no room for them.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Releasing:
 
     def _slice(self, rules: Rules, limit: int) -> tuple[int, bool]:
         pairs = _SQL["waiting"](target=self._after[0], tenant_id=self._after[1], limit=limit)
-        # Before anything can fail: a slice that always does must not keep the others waiting.
+        # Set before anything can fail: a slice that always fails must not keep the others waiting.
         self._after = (pairs[-1].target, pairs[-1].tenant_id) if len(pairs) == limit else START
         limits = {row.target: rules.of(row.target) for row in pairs}
         open_to = {target for target, rule in limits.items() if rule.paused_by is None}
@@ -190,7 +190,7 @@ class Releasing:
 def _shared(pairs: Sequence[Pair], rooms: Mapping[str, int]) -> dict[Pair, int]:
     """How many triggers of each pair may be shown, where ``rooms`` says how many may go to a target with a cap.
 
-    Where tenants outnumber the places chance decides, so that each has its turn whatever the others have waiting.
+    Where tenants outnumber the places chance decides, so that each has its turn however many triggers of others wait.
     """
     waiting: defaultdict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
@@ -204,7 +204,7 @@ def _shared(pairs: Sequence[Pair], rooms: Mapping[str, int]) -> dict[Pair, int]:
 
 
 def _through_breakers(guarded: Sequence[Any]) -> dict[Pair, int]:
-    """How many of what waits may be shown, of pairs that have a breaker that is not closed."""
+    """How many waiting triggers may be shown, for pairs that have a breaker; all, if it is closed."""
     rooms = {Admits.NONE: 0, Admits.PROBE: MAY_PROBE, Admits.ALL: SHOW}
     rows = breakers.find((row.tenant_id, row.target) for row in guarded)
     return {(row.tenant_id, row.target): rooms[breakers.admits(row)] for row in rows}
@@ -216,10 +216,10 @@ def _columns(found: Iterable[tuple[str, int, int]]) -> dict[str, list[Any]]:
 
 
 class Following:
-    """After a change of rules: shows dispatch again what waits for its turn under a rate, for targets that it touches.
+    """After a change of rules: shows dispatch again triggers that wait for a rate of a target that the change touches.
 
-    One beat's; ``step`` goes on slice by slice, so that it keeps no other step waiting. What a killed process leaves
-    undone the next one does.
+    Belongs to one beat; ``step`` goes on slice by slice, so that it keeps no other step waiting. The next process does
+    the work that a killed one leaves undone.
     """
 
     def __init__(self) -> None:
@@ -231,8 +231,8 @@ class Following:
     ) -> tuple[int, bool]:
         """Look at ``limit`` triggers. Returns how many are shown, and whether there are more to look at.
 
-        ``version``: of the rules by which dispatch goes. ``forget`` is given a test of targets, whose turns are then
-        given out anew.
+        ``version``: of the rules that dispatch goes by. ``forget`` is given a test of targets; the turns of targets
+        that pass it are then given out again.
         """
         if version == self._followed:
             return 0, False
@@ -259,7 +259,7 @@ class Following:
 
 
 class _Walk:
-    """Over all that waits for a time, soonest first; ``touched`` "pauses" the targets of which rules have changed."""
+    """Walks over all triggers that wait for a time, soonest first; ``touched`` "pauses" targets with changed rules."""
 
     def __init__(self, version: int, began_at: datetime, touched: Rules) -> None:
         self.version, self.touched = version, touched
@@ -269,7 +269,7 @@ class _Walk:
     def slice(self, limit: int) -> tuple[int, bool]:
         """Returns how many are shown, and whether that was the end."""
         looked_at = _SQL["rated"](after=self._after, after_id=self._after_id, limit=limit)
-        # What was shown since it began waits under the new rules: met once more, it would be sent ahead for ever.
+        # A trigger shown since the walk began waits under the new rules: met again, it would be sent ahead for ever.
         ids = [
             row.id
             for row in looked_at
@@ -303,6 +303,6 @@ def remove_rule(pattern: str) -> None:
 
 
 def lock_rules() -> None:
-    """Until the end of the caller's transaction no other changes rules."""
+    """Until the end of the caller's transaction no other transaction changes rules."""
     db.queries("levers")["know_installation"]()
     _SQL["lock_rules"]()

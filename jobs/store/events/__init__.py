@@ -1,4 +1,4 @@
-"""Events: noting what became of triggers, and reading a tenant's feed without a gap (docs/events.md, ADR 15)."""
+"""Events: noting changes of triggers, and reading a tenant's feed without a gap (docs/events.md, ADR 15)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ START = Place(0, 0)
 
 
 def note(trigger_ids: Iterable[UUID]) -> None:
-    """Append an event for what has just become of each trigger. Call inside the transaction that did it."""
+    """Append an event for the latest change of each trigger. Call inside the transaction that made it."""
     if ids := list(trigger_ids):
         _SQL["note"](ids=ids)
 
@@ -34,7 +34,8 @@ def note_ranges(runs: Sequence[Any]) -> None:
 def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
     """Up to ``limit`` events of the tenant after a place, in order: rows of ``sql/events.sql: page``.
 
-    What is not over yet is left out until it is, so that going on from the last row misses nothing.
+    Events that are as new as an unfinished transaction, or newer, are left out until it is over, so that going on from
+    the last row misses nothing.
     """
     rows: list[Any] = []
     for window in windows_after(after):
@@ -45,7 +46,7 @@ def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
 
 
 def horizon() -> Place:
-    """The place from which only what is still to come can be read."""
+    """The place from which only future events can be read."""
     return Place(int(_SQL["horizon"]()[0].xid), 0)
 
 

@@ -1,6 +1,6 @@
 """Notices: the notifier's place in the feed, the system jobs its notices are triggers of, and the pause of dying jobs.
 
-Everything here belongs into the one transaction of ``jobs.engine.notices``.
+Call everything here in the one transaction of ``jobs.engine.notices``.
 """
 
 import json
@@ -30,17 +30,17 @@ WORDS = {
     "trigger.skipped": "skipped",
     "job.paused": "paused",
 }
-#: The same of workflows, for their runs.
+#: The same for the runs of workflows.
 RUN_WORDS = {
     "workflow_run.succeeded": "succeeded",
     "workflow_run.failed": "failed",
     "workflow_run.cancelled": "cancelled",
 }
-#: And for the firings of their schedules, which began no run. A tenant's are those of jobs.
+#: And for firings of their schedules that began no run. A tenant's words for these are those of jobs.
 SCHEDULE_WORDS = {kind: WORDS[kind] for kind in ("trigger.dead", "trigger.skipped")}
-#: A tenant's words for runs: ``failed`` alone is of attempts.
+#: A tenant's words for runs: ``failed`` alone is for attempts.
 TENANT_RUN_WORDS = {kind: f"run_{word}" for kind, word in RUN_WORDS.items()}
-#: Names of the system jobs; the first that no job of the tenant's own has.
+#: Names of the system jobs: the first one that no job of the tenant's own has is used.
 NAMES = ("carillon-notices", "carillon-notices-2", "carillon-notices-3")
 EMAIL_NAMES = ("carillon-emails", "carillon-emails-2", "carillon-emails-3")
 TIMEOUTS = {"carillon.notice": timedelta(seconds=30), "carillon.email": timedelta(seconds=60)}
@@ -57,7 +57,7 @@ class Notice:
 
 
 def take() -> Place | None:
-    """The place the notifier has come to, locked until the transaction ends; None while another beat is at it."""
+    """The place that the notifier has reached, locked until the transaction ends; None while another beat is at it."""
     rows = _SQL["take"]()
     if not rows:
         _SQL["open"]()
@@ -66,8 +66,10 @@ def take() -> Place | None:
 
 
 def read(*, after: Place, limit: int) -> list[Any]:
-    """The next ``limit`` events of all tenants after a place: those somebody may want, with what is wanted of each,
-    those that are counted, and the last. Each says how many there were, as ``on_page``.
+    """Read the next ``limit`` events of all tenants after a place.
+
+    Returns those that may need a notice, with the notify settings of each, those that are counted, and the last. Each
+    row says how many there were, as ``on_page``.
     """
     for window in windows_after(after):
         if rows := _SQL["read"](limit=limit, kinds=[*WORDS, *RUN_WORDS, *activity.RUN_EVENTS], **window):
@@ -76,7 +78,7 @@ def read(*, after: Place, limit: int) -> list[Any]:
 
 
 def feed_lag_seconds(ahead: Any) -> float:
-    """How old the first event is that the notifier has not read; 0: it has read them all, or has not begun.
+    """How old the first event is that the notifier has not read; 0: it has read all events, or has not begun.
 
     ``ahead``: a row of ``sql/metrics.sql: ahead``.
     """
@@ -84,12 +86,12 @@ def feed_lag_seconds(ahead: Any) -> float:
 
 
 def keep(place: Place) -> None:
-    """The notifier has come to this place."""
+    """Record that the notifier has reached this place."""
     _SQL["keep"](xid=str(place.xid), event_id=place.id)
 
 
 def send(notices: Sequence[Notice]) -> int:
-    """Make a trigger of each notice. Returns how many; those of a system job that was cancelled are dropped."""
+    """Make a trigger for each notice. Returns how many; notices of a system job that was cancelled are dropped."""
     jobs = {(notice.tenant_id, notice.job_type) for notice in notices}
     ids = {key: _system_job(*key) for key in sorted(jobs)}
     wanted = [(ids[notice.tenant_id, notice.job_type], notice) for notice in notices]
@@ -106,7 +108,7 @@ def send(notices: Sequence[Notice]) -> int:
 
 
 def pause_dying(thresholds: Mapping[UUID, int]) -> list[UUID]:
-    """Pause those of the jobs whose last so many firings all died. Returns which."""
+    """Pause each of the jobs whose last firings, as many as its threshold, all died. Returns the ids of those."""
     if not thresholds:
         return []
     dying = [row.id for row in _SQL["dying"](ids=list(thresholds), counts=list(thresholds.values()))]
@@ -117,7 +119,7 @@ def pause_dying(thresholds: Mapping[UUID, int]) -> list[UUID]:
 
 
 def _system_job(tenant_id: int, job_type: str) -> UUID | None:
-    """The tenant's job that notices of this type are triggers of, made where there is none. None: it was cancelled."""
+    """The tenant's job for notices of this type, made where there is none. None: it was cancelled."""
     for name in NAMES if job_type == "carillon.notice" else EMAIL_NAMES:
         job = Job.objects.filter(tenant_id=tenant_id, name=name, deleted_at=None).first()
         if job is None:

@@ -1,8 +1,8 @@
 """Windows: which partitions of the feed hold the events after a place (ADR 33).
 
-The feed's order is that of transactions, and its partitions are days. Marks, made every hour, say what transactions a
-moment lies between. From them follows when the events after a place were written, and from that which partitions to
-read: few, however long history is kept. Without marks all of them are read.
+The feed's order is that of transactions, and its partitions are days. Marks, made every hour, say which transactions a
+moment lies between. They show when the events after a place were written, and so which partitions to read: few, however
+long history is kept. Without marks all partitions are read.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from jobs.store import db
 
 _SQL = db.queries("events")
-#: One statement reads about so many days: each partition it reads is locked, and a server's locks are counted.
+#: One statement reads about this many days: it locks each partition that it reads, and a server's locks are limited.
 SPAN = timedelta(days=16)
-#: So far a server's clock may be put back without an event being looked for where it is not.
+#: How far a server's clock may be put back before readers look for an event where it is not.
 ROOM = timedelta(days=1)
 
 
@@ -26,8 +26,9 @@ class Place(NamedTuple):
 
 
 def windows_after(after: Place) -> Iterator[dict[str, Any]]:
-    """Parameters of a statement that reads on from ``after``, for one window after another: the earlier first. They
-    overlap in no event, and together hold all of those whose transactions are over.
+    """Parameters of a statement that reads on from ``after``, for one window after another, the earliest first.
+
+    No event is in two windows, and together they hold all events whose transactions are over.
     """
     while True:
         [row] = _SQL["window"](after_xid=str(after.xid), span=SPAN, room=ROOM)

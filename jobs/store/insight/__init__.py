@@ -1,1 +1,1 @@
-"""Insight: what people ask about work that is under way. Reads, and the presence that workers leave for them."""
+"""Insight: answers for people about work under way. Reads, and the presence that workers leave for these."""

@@ -1,7 +1,7 @@
-"""Activity: what statements of the store decided is counted in memory, once it is committed; then added on record.
+"""Activity: decisions of the store's statements are counted in memory, once committed; then added to the record.
 
-Counting asks no statement: it goes by what a statement returned. ``add`` writes a process's counts to the present
-minute and to the totals that ``/metrics`` shows.
+Counting needs no statement of its own: it goes by the rows that a statement returned. ``add`` writes a process's counts
+to the present minute and to the totals that ``/metrics`` shows.
 """
 
 from collections import Counter, defaultdict
@@ -33,11 +33,11 @@ from jobs.models.firings.trigger import Origin
 from jobs.store import db
 
 _SQL = db.queries("activity")
-#: Rows a statement writes at most: so many, and it is over in some milliseconds.
+#: The most rows that a statement writes: with so many it is over in some milliseconds.
 BATCH = 500
-#: What processes tell of attempts that failed, by job type and error code.
+#: Processes' counts of attempts that failed, by job type and error code.
 ERRORS = "attempt_errors"
-#: What became of runs of workflows, by the event that tells of it, and how long they took, by their end.
+#: Counts of workflow runs by their event, and how long they took, by their end.
 RUNS, RUN_SECONDS = "workflow_runs", "workflow_run_seconds"
 _OF_RUNS = "workflow_run."
 #: Kinds of events that are counted.
@@ -45,7 +45,7 @@ RUN_EVENTS = tuple(f"{_OF_RUNS}{word}" for word in ("started", "retried", "succe
 
 
 def count(rows: Iterable[Any], kind: str) -> None:
-    """One ``kind`` for each row with a tenant_id and a job_type."""
+    """Count one ``kind`` for each row, which has a tenant_id and a job_type."""
     counted = _Counted()
     for key, number in Counter([_key_of(row) for row in rows]).items():
         counted.add(key, (kind, number))
@@ -53,7 +53,7 @@ def count(rows: Iterable[Any], kind: str) -> None:
 
 
 def count_first(rows: Iterable[Any]) -> None:
-    """As created those of the rows that are tasks of workflows and were never queued before: they are being queued, or
+    """Count as created the rows that are tasks of workflows and were never queued before: they are being queued, or
     have ended instead. The database makes them at others' commits, where no process could count.
 
     Each row has its ``fence`` and ``replay_count`` from before it was queued.
@@ -65,7 +65,7 @@ def count_first(rows: Iterable[Any]) -> None:
 
 
 def count_skips(skips: Iterable[tuple[Any, str, int]]) -> None:
-    """Firings that were recorded as skipped: whose they are (tenant_id, job_type), the reason, and how many."""
+    """Count firings that were recorded as skipped: by owner (tenant_id, job_type), with the reason, and how many."""
     counted = _Counted()
     for of, reason, number in skips:
         counted.add(_key_of(of), (f"skipped_{reason}", number))
@@ -73,7 +73,7 @@ def count_skips(skips: Iterable[tuple[Any, str, int]]) -> None:
 
 
 def count_ended(rows: Iterable[Any]) -> None:
-    """Triggers that were skipped or cancelled, each with its reason."""
+    """Count triggers that were skipped or cancelled, each with its reason."""
     counted = _Counted()
     for row in rows:
         counted.add(_key_of(row), (SKIPS.get(row.reason, "cancelled"), 1))
@@ -81,12 +81,12 @@ def count_ended(rows: Iterable[Any]) -> None:
 
 
 def count_cancelled(rows: Iterable[Any]) -> None:
-    """Those of the rows that are cancelled; the others were asked to stop, and are counted when they do."""
+    """Count the rows that are cancelled; the others were asked to stop, and are counted when they do."""
     count((row for row in rows if row.state == TriggerState.CANCELLED), "cancelled")
 
 
 def count_started(rows: Iterable[Any]) -> None:
-    """Attempts that a claim started."""
+    """Count attempts that a claim started."""
     lags = defaultdict[Key, list[float]](list)
     for row in rows:
         lags[_key_of(row)].append((row.attempt_started_at - row.due_at).total_seconds())
@@ -97,9 +97,9 @@ def count_started(rows: Iterable[Any]) -> None:
 
 
 def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None:
-    """Outcomes: how each attempt ended, how long it took, and what became of its trigger.
+    """Count outcomes: how each attempt ended, how long it took, and the new state of its trigger.
 
-    ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; what is not there was stale.
+    ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; an outcome without them was stale.
     """
     durations = defaultdict[Key, list[float]](list)
     ends, errors = Counter[tuple[Key, str, str, str]](), Counter[tuple[str, str]]()
@@ -126,7 +126,7 @@ def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None
 
 
 def count_released(rows: Iterable[Any]) -> None:
-    """Triggers taken from a worker that is gone, or given up by one; how long they took says nothing of handlers.
+    """Count triggers taken from a worker that is gone, or given up by one; their durations say nothing of handlers.
 
     A row without an attempt_state was reaped: its attempt is lost.
     """
@@ -138,7 +138,7 @@ def count_released(rows: Iterable[Any]) -> None:
 
 
 def count_runs(events: Iterable[Any]) -> None:
-    """Runs of workflows, by their events: the database ends them, so that no process could count. Call in the
+    """Count runs of workflows by their events: the database ends them, so no process could count. Call in the
     transaction that reads each event once.
     """
     told: list[tuple[OwnKey, Iterable[tuple[str, int]]]] = []
@@ -157,7 +157,7 @@ def _key_of(row: Any) -> Key:
 
 
 def _fate(state: str, reason: str, number: int = 1) -> tuple[tuple[str, int], ...]:
-    """What became of so many triggers whose attempts ended; that they succeeded is told by the attempts."""
+    """The counts of ``number`` triggers whose attempts ended; a success is counted by its attempt alone."""
     if state == TriggerState.RETRYING:
         return (("retried", number),)
     if state == TriggerState.DEAD:
@@ -166,7 +166,7 @@ def _fate(state: str, reason: str, number: int = 1) -> tuple[tuple[str, int], ..
 
 
 class _Counted(dict[Key, Counts]):
-    """What is counted of one statement's rows."""
+    """The counts of one statement's rows."""
 
     def add(self, key: Key, *pairs: tuple[str, int]) -> None:
         """Add the key's (kind, count) pairs."""
@@ -183,8 +183,8 @@ class _Counted(dict[Key, Counts]):
 
 
 def add(rows: Rows) -> None:
-    """Add counts to the present minute, by the database's clock. Commits batch by batch; takes from ``rows`` what is
-    written, so that what is left after an error can be tried again. After an uncertain outcome a batch may be counted
+    """Add counts to the present minute, by the database's clock. Commits batch by batch. Takes written counts out of
+    ``rows``, so that the rest can be tried again after an error. After an uncertain outcome a batch may be counted
     twice.
     """
     keys = sorted(rows)
@@ -200,7 +200,7 @@ def add(rows: Rows) -> None:
 
 
 def add_own(rows: OwnRows) -> None:
-    """Add what a process tells of itself to the totals. All of it or nothing."""
+    """Add a process's counts of itself to the totals. All of them or none."""
     documents = [
         {"name": name, "labels": labels, "kind": kind, "count": number}
         for (name, labels), counts in sorted(rows.items())

@@ -1,10 +1,10 @@
-"""Clocks: how far a process's clock is from the database's, measured, kept for people to see, and said when it is far.
+"""Clocks: how far a process's clock is from the database's, measured, kept for people to see, and logged when far.
 
-Nothing is decided by it: what is due, leased or late is the database's to say. But handlers, logs and certificates go
-by the process's clock, and who reads them wants to know.
+Nothing is decided by it: the database decides which work is due, leased or late. But handlers, logs and certificates go
+by the process's clock, and their readers want to know.
 
-Half of the round trip is taken out of a measurement, so it is right to within the other half; only what is beyond that
-doubt counts as far off.
+Half of the round trip is taken out of a measurement, so it is right to within the other half. Only the offset beyond
+that doubt counts as far off.
 """
 
 import time
@@ -23,9 +23,9 @@ log = get_logger()
 _SQL = db.queries("clocks")
 #: A little less than the workers' heartbeat, so that each beat of it measures.
 MEASURED_EVERY = timedelta(seconds=9)
-#: A process is taken for gone when it has not measured for so long.
+#: A process counts as gone when it has not measured for this long.
 GONE_AFTER = timedelta(seconds=60)
-#: Further off than this a clock is warned about, once, until it is well within it again.
+#: A clock that is further off than this is warned about, once, until it is well within it again.
 TOLERATED_SECONDS = 1.0
 
 
@@ -58,7 +58,7 @@ class Asking(AbstractContextManager["Asking"]):
         self._half = (time.monotonic() - self._since) / 2
 
     def reading(self, at: datetime) -> Reading:
-        """What follows from the database's having answered ``at``."""
+        """The reading, given that the database answered ``at``."""
         return Reading(self._asked_at + self._half - at.timestamp(), self._half)
 
 
@@ -81,7 +81,7 @@ class Drift:
         self.reading: Reading | None = None
 
     def measure_if_due(self) -> None:
-        """Measure, at most every nine seconds. One statement, which also keeps what was measured the time before."""
+        """Measure, at most every nine seconds. One statement, which also keeps the measurement before."""
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + MEASURED_EVERY.total_seconds()
@@ -99,7 +99,7 @@ class Drift:
         self.note(asking.reading(row.at))
 
     def note(self, reading: Reading) -> None:
-        """Take a measurement, and say so in the log when the clock has gone too far, or come back."""
+        """Take a measurement, and write to the log when the clock has gone too far off, or come back."""
         self.reading = reading
         off = reading.surely_off_seconds
         if not self._far and off > TOLERATED_SECONDS:

@@ -35,11 +35,11 @@ def trigger_facts(*, trigger_id: UUID, tenant_id: int) -> Any | None:
 
 @dataclass(frozen=True, slots=True)
 class DispatchDecision:
-    """What dispatch would decide now about a trigger that waits, were it due and in dispatch's sight.
+    """The decision of dispatch now about a trigger that waits, if it were due and in dispatch's sight.
 
-    ``row``, ``facts``: what it is decided by. ``decision``: as dispatch gives it; ``unkeyed``: by its own job alone.
-    ``before``: how many of its job go before it; ``crowded``: too many are due before it to ask about each.
-    ``stopped``: one of its job that is decided before it stops it.
+    ``row``, ``facts``: the decision's input. ``decision``: as dispatch gives it; ``unkeyed``: by its own job alone.
+    ``before``: how many triggers of its job go before it; ``crowded``: too many are due before it to ask about each.
+    ``stopped``: a trigger of its job that is decided before it stops it.
     """
 
     row: Any
@@ -54,7 +54,7 @@ class DispatchDecision:
 def dispatch_decision(*, trigger_id: UUID, tenant_id: int) -> DispatchDecision | None:
     """Ask dispatch's own rules about a trigger, after those of its job that are decided before it. Two statements.
 
-    None when the tenant has no such trigger. Reads alone.
+    None when the tenant has no such trigger. Only reads.
     """
     rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MAX_UNFINISHED, limit=MAX_AHEAD)
     crowded = len(rows) > MAX_AHEAD
@@ -68,7 +68,7 @@ def dispatch_decision(*, trigger_id: UUID, tenant_id: int) -> DispatchDecision |
                 unkeyed=decide_unkeyed(row, facts),
                 before=started,
                 crowded=crowded,
-                # ``replace`` of parking.sql: with what is in flight it stops what is to be retried.
+                # ``replace`` of parking.sql: beside triggers in flight it stops those that wait for a retry.
                 stopped=stops and row.state == TriggerState.RETRYING,
             )
         started += decision == Decision.DISPATCH

@@ -1,4 +1,4 @@
-"""What is looked for by how its name begins, over several tenants at once. Reads alone."""
+"""Searches by the beginning of a name, over several tenants at once. Only reads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from jobs.store import db
 
 _SQL = db.queries("find")
-#: Behind it no character comes, in the order of bytes that names have.
+#: No character comes after it, in the order of bytes that names have.
 _LAST = chr(0x10FFFF)
 
 

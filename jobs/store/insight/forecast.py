@@ -1,7 +1,7 @@
-"""What fires in the time to come, as schedules say: counted now where there are few jobs, else as the leader keeps it.
+"""Firings in the time to come, by schedule: counted now where there are few jobs, else as the leader keeps them.
 
-Bounded reads, however many jobs there are. What is kept is one row a tenant, and one of all tenants together; nothing
-depends on it.
+Bounded reads, however many jobs there are. The leader keeps one row per tenant, and one of all tenants together;
+nothing depends on these.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,13 +17,13 @@ from jobs.store import db
 from jobs.store.jobs import schedule_of
 
 _SQL = db.queries("forecast")
-#: At most so many of the jobs that fire in one minute are looked at.
+#: At most this many of the jobs that fire in one minute are looked at.
 MAX_IN_MINUTE = 5_000
-#: So many jobs are counted while one waits.
+#: The most jobs that are counted while a caller waits.
 MAX_COUNTED = 2_000
-#: For some tenants alone, the next firings are looked for among so many of all tenants.
+#: For some tenants alone, the next firings are looked for among this many of all tenants.
 MAX_NEXT = 5_000
-#: Of all tenants the pace is told of fewer minutes: there are counts of each.
+#: The pace of all tenants is read from fewer minutes, because there are counts of each tenant.
 MINUTES, MINUTES_OF_ALL = 60, 10
 _MANY_TENANTS = 20
 #: The row of all tenants together.
@@ -32,7 +32,7 @@ ALL = 0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Starts a second over the last so many ``minutes``, and in the fastest of them."""
+    """Starts per second over the last ``minutes`` minutes, and in the fastest of them."""
 
     minutes: int
     mean: float
@@ -51,7 +51,7 @@ def jobs_after(after: UUID, *, limit: int) -> Sequence[Any]:
 
 
 def counted_now(tenant_ids: Collection[int], *, now: datetime) -> tuple[Outlook, list[Any]] | None:
-    """What the tenants' jobs come to, and these jobs in the order in which they fire next; None where there are more
+    """The outlook of the tenants' jobs, and these jobs in the order in which they fire next; None where there are more
     than ``MAX_COUNTED``. One statement."""
     rows = _SQL["jobs_of_tenants"](tenant_ids=list(tenant_ids), limit=MAX_COUNTED + 1)
     if len(rows) > MAX_COUNTED:
@@ -73,7 +73,7 @@ def next_jobs(tenant_ids: Collection[int] | None, *, limit: int) -> Sequence[Any
 
 
 def pace(tenant_ids: Collection[int] | None) -> Pace:
-    """What was counted lately; None: of all tenants. One statement."""
+    """The pace counted lately; None: of all tenants. One statement."""
     few = tenant_ids is not None and len(tenant_ids) <= _MANY_TENANTS
     minutes = MINUTES if few else MINUTES_OF_ALL
     ids = None if tenant_ids is None else list(tenant_ids)
@@ -82,7 +82,7 @@ def pace(tenant_ids: Collection[int] | None) -> Pace:
 
 
 def keep(outlooks: Iterable[tuple[int, Outlook]], *, made_at: datetime) -> None:
-    """Keep what was counted, by tenant (``ALL``: of all). One statement."""
+    """Keep the outlooks, by tenant (``ALL``: of all). One statement."""
     rows = [
         KeptForecast(
             tenant_id=tenant_id,
@@ -105,12 +105,12 @@ def keep(outlooks: Iterable[tuple[int, Outlook]], *, made_at: datetime) -> None:
 
 
 def forget(*, before: datetime) -> None:
-    """Drop what an earlier walk kept of tenants that have no more jobs."""
+    """Drop the outlooks that an earlier walk kept, of tenants that have no more jobs."""
     KeptForecast.objects.filter(made_at__lt=before).delete()
 
 
 def kept(tenant_ids: Collection[int]) -> tuple[Outlook, datetime] | None:
-    """What is kept of these tenants together, and since when at the longest; None where nothing is."""
+    """The kept outlook of these tenants together, and when the oldest part of it was made; None where none is kept."""
     rows = list(KeptForecast.objects.filter(tenant_id__in=tenant_ids).order_by("-total")[:MAX_COUNTED])
     if not rows:
         return None
@@ -119,7 +119,7 @@ def kept(tenant_ids: Collection[int]) -> tuple[Outlook, datetime] | None:
 
 
 def combined(rows: Sequence[KeptForecast]) -> Outlook:
-    """Rows of one time together; of each quarter the fullest minute is that of the tenant in which it is fullest."""
+    """Rows of one time together; each quarter's fullest minute is that of the tenant with the highest peak in it."""
     fullest = [max(rows, key=lambda row, at=at: row.peaks[at]) for at in range(QUARTERS)]  # type: ignore[misc]
     return Outlook(
         since=rows[0].since,
@@ -131,6 +131,6 @@ def combined(rows: Sequence[KeptForecast]) -> Outlook:
 
 
 def busiest(tenant_ids: Collection[int] | None, *, limit: int) -> list[KeptForecast]:
-    """The tenants that fire most, by what is kept; None: of all."""
+    """The tenants that fire most, by the kept outlooks; None: of all."""
     rows = KeptForecast.objects.exclude(tenant_id=ALL).order_by("-total")
     return list((rows if tenant_ids is None else rows.filter(tenant_id__in=tenant_ids))[:limit])

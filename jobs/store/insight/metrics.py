@@ -1,4 +1,4 @@
-"""What monitoring is shown: one bounded look at what happened, what waits, leases, clocks and room."""
+"""Figures for monitoring: one bounded look at past work, waiting work, leases, clocks and room."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,16 +11,16 @@ from jobs.store.purge import first_id_within
 
 _SQL = db.queries("metrics")
 MAX_LEASES = 1_000
-#: Due triggers are counted exactly up to so many in each of so many lanes, and so many parked ones of each cause are
-#: looked at. Lags tell the rest.
+#: Due triggers are counted exactly up to ``MAX_OF_LANE`` in each of ``MAX_LANES`` lanes, and ``MAX_PARKED`` parked ones
+#: of each cause are looked at. Lags tell the rest.
 MAX_LANES, MAX_OF_LANE = 100, 1_000
 MAX_PARKED = 2_000
 MAX_BREAKERS = 10_000
-#: So many runs of workflows that go on are counted, and so many of their tasks.
+#: The most workflow runs that are counted while they go on, and the most of their tasks.
 MAX_RUNS, MAX_TASKS = 10_000, 20_000
-#: So many jobs, catch-ups of a stage and messages are looked at.
+#: The most jobs and catch-ups of a stage that are looked at, and the most messages.
 MAX_AHEAD, MAX_MESSAGES = 1_000, 10_000
-#: Of the oldest triggers so many are looked at for what retention should have dropped.
+#: How many of the oldest triggers are looked at for those that retention should have dropped.
 MAX_OLDEST = 2_000
 
 
@@ -48,7 +48,7 @@ class Figures:
 
 
 def figures(*, retention: timedelta) -> Figures:
-    """Statements that are each bounded, and the time. Raises one of ``db.DISCONNECTED``."""
+    """Runs several statements, each bounded, and reads the time. Raises one of ``db.DISCONNECTED``."""
     [past] = _SQL["past_retention"](
         before_id=first_id_within(retention), retention=retention, limit=MAX_OLDEST
     )

@@ -16,12 +16,12 @@ from jobs.store import db
 from tenants.clock import database_now
 
 _SQL = db.queries("outcomes")
-#: Consecutive failures are looked for among so many of a job's latest attempts, and counted to so many.
+#: Consecutive failures are looked for among a job's ``MAX_ATTEMPTS`` latest attempts, and counted to ``MAX_FAILURES``.
 MAX_ATTEMPTS = 1_000
 MAX_FAILURES = 100
 #: Outages leave far fewer ranges of skipped firings.
 MAX_RANGES = 1_000
-#: A read that finds nothing in memory is given up after this: its caller is a person, the disk is everybody's.
+#: A read that finds nothing in memory is given up after this: its caller is a person, and all share the disk.
 PATIENCE = timedelta(seconds=5)
 
 
@@ -29,8 +29,9 @@ PATIENCE = timedelta(seconds=5)
 class Window:
     """A stretch of time up to now, in buckets, each of which is looked at in ``slices``.
 
-    Of a slice at most ``limit`` firings are read. All of a job's are, with one a second for the shortest window, one in
-    six seconds for the next and one a minute for the longest; that makes some 130,000 rows at most.
+    At most ``limit`` firings of a slice are read. That covers all firings of a job that fires once a second in the
+    shortest window, once in six seconds in the next, and once a minute in the longest. It makes some 130,000 rows at
+    most.
     """
 
     span: timedelta
@@ -44,7 +45,7 @@ WINDOWS = {
     "7d": Window(timedelta(days=7), bucket=timedelta(hours=6), slices=6, limit=601),
     "90d": Window(timedelta(days=90), bucket=timedelta(days=1), slices=24, limit=61),
 }
-#: What charts are drawn of; of what lies close they show minutes.
+#: The windows of charts; they show the recent past in minutes.
 SPANS = {
     "1h": Window(timedelta(hours=1), bucket=timedelta(minutes=1), slices=1, limit=61),
     "6h": Window(timedelta(hours=6), bucket=timedelta(minutes=10), slices=10, limit=61),
@@ -54,7 +55,7 @@ SPANS = {
 
 @dataclass(slots=True)
 class Figures:
-    """Of a stretch of time: firings by state, and histograms (``core.histogram``). ``complete``: all were looked at."""
+    """Firings of a stretch of time by state, and histograms (``core.histogram``). ``complete``: all were looked at."""
 
     states: Counter[str] = field(default_factory=Counter)
     lag: Counter[int] = field(default_factory=Counter)
@@ -91,7 +92,7 @@ def latest(job_id: UUID) -> Any | None:
 
 
 def statistics(*, job_id: UUID, window: Window) -> Statistics:
-    """What became of the firings of the window, which begins with a whole bucket (in UTC) and ends now.
+    """The outcomes of the firings of the window, which begins with a whole bucket (in UTC) and ends now.
 
     Raises ``StatementFailed`` after ``PATIENCE``.
     """
@@ -122,7 +123,7 @@ def statistics(*, job_id: UUID, window: Window) -> Statistics:
 
 
 def extent(window: Window) -> tuple[datetime, datetime, int]:
-    """Where a window begins, with a whole bucket (in UTC), where it ends, which is now, and how many buckets it has."""
+    """The beginning of a window (a whole bucket, in UTC), its end (now), and how many buckets it has."""
     until = database_now()
     start = until - window.span
     since = start - timedelta(seconds=start.timestamp() % window.bucket.total_seconds())
@@ -153,7 +154,7 @@ def _note(figures: Figures, row: Any) -> None:
 def _spread(
     skipped: tuple[datetime, datetime, int], buckets: list[Figures], *, since: datetime, bucket: timedelta
 ) -> None:
-    """Count a range's firings in the buckets that it touches, as if they were even over its time."""
+    """Count a range's firings in the buckets that it touches, as if they were spread evenly over its time."""
     from_at, until_at, count = skipped
     length = (until_at - from_at) or timedelta(microseconds=1)
 

@@ -1,7 +1,7 @@
-"""What the console's first page reads: one bounded look at what is in flight, due, late and went wrong, by tenant.
+"""Reads of the console's first page: one bounded look at work in flight, due and late, and at trouble, by tenant.
 
-Lanes are walked so many at a time: with more of them than ``MAX_LANES`` each look goes on where the last one ended, and
-goes by what earlier ones found of the others.
+At most ``MAX_LANES`` lanes are walked at a time. If there are more, each look goes on where the last one ended, and
+uses the findings of earlier looks for the others.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,11 +19,11 @@ _SQL = db.queries("overview")
 _METRICS = db.queries("metrics")
 _SWEEP = db.queries("dispatch")["sweep"]
 MAX_LANES = 1_000
-#: So many rows of what is in flight, and so many minutes that went wrong, of a tenant and type each.
+#: The most rows of triggers in flight, and the most minutes with trouble, of a tenant and type each.
 MAX_IN_FLIGHT, MAX_TROUBLES = 1_000, 2_000
-#: Of the circuit breakers that are open so many are named.
+#: The most open circuit breakers that are named.
 MAX_BREAKERS_NAMED = 5
-#: What is due is counted up to this in each lane.
+#: Due triggers are counted up to this in each lane.
 MAX_DUE = 1_000
 
 
@@ -97,7 +97,7 @@ def look(tenant_ids: Sequence[int] | None) -> Seen:
 
 
 def count_due(lanes: Sequence[Lane]) -> dict[int, int]:
-    """What is due of these lanes, by tenant; up to ``MAX_DUE`` of each lane."""
+    """How many triggers of these lanes are due, by tenant; up to ``MAX_DUE`` of each lane."""
     counts: dict[int, int] = {}
     if lanes:
         rows = _SQL["due"](
@@ -112,13 +112,13 @@ def count_due(lanes: Sequence[Lane]) -> dict[int, int]:
 
 
 class Turns:
-    """Of which tenants triggers were dispatched since they were asked for last: dispatch turns for these."""
+    """Finds the tenants with triggers dispatched since they were last asked for: dispatch works for these."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, datetime], int] | None = None
 
     def since_last(self, tenant_ids: Collection[int]) -> frozenset[int]:
-        """None the first time."""
+        """Empty the first time."""
         rows = _SQL["dispatched"](tenant_ids=list(tenant_ids)) if tenant_ids else []
         before, self._known = self._known, {(row.tenant_id, row.minute): row.count for row in rows}
         if before is None:
@@ -130,7 +130,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What changes slowly: what is late before it is due, retention, partitions, connections."""
+    """Figures that change slowly: work that is late before it is due, retention, partitions, connections."""
 
     ahead: Any
     feed_lag_seconds: float

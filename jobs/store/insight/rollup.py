@@ -1,6 +1,6 @@
-"""Activity kept: minutes are rolled up to hours, both go when their time is over, and the busiest tenants are named.
+"""Kept activity: minutes are rolled up to hours, both go when their time is over, and the busiest tenants are named.
 
-Each function is bounded, may be repeated, and may be done by two at once.
+Each function is bounded, may be repeated, and may run in two processes at once.
 """
 
 from datetime import timedelta
@@ -10,16 +10,16 @@ from jobs.store import db, partitions
 from tenants.clock import database_now
 
 _SQL = db.queries("activity")
-#: So long after its end nothing is added to an hour any more: processes add to the present minute alone.
+#: This long after its end nothing is added to an hour any more: processes add only to the present minute.
 GRACE = timedelta(minutes=2)
 #: How long counts are kept by the minute.
 BY_THE_MINUTE = timedelta(hours=48)
-#: What counts as a tenant's recent activity.
+#: How many minutes count as a tenant's recent activity.
 RECENT_MINUTES = 5
 
 
 def roll_up() -> bool:
-    """Roll the next hour up that is over. Returns whether there was one."""
+    """Roll up the next hour that is over. Returns whether there was one."""
     for row in _SQL["next_hour"](grace=GRACE):
         if row.is_over:
             _SQL["roll_up"](hour=row.hour)
@@ -38,12 +38,12 @@ def drop(*, retention: timedelta) -> list[str]:
 
 
 def purge(*, retention: timedelta) -> bool:
-    """Delete the counts of the oldest minute and hour that are in no partition which is dropped. Returns whether there
+    """Delete the counts of the oldest minute and hour that are in no partition that is dropped. Returns whether there
     were any.
     """
     now = database_now()
     rolled_until = min((row.hour for row in _SQL["next_hour"](grace=GRACE)), default=now)
-    # A whole partition goes at once: what is in one is left to that.
+    # A whole partition goes at once: rows in one are left to that.
     before = min(now - BY_THE_MINUTE - partitions.MINUTES.span, rolled_until)
     minutes = _SQL["purge_minute"](before=before)
     hours = _SQL["purge_hour"](before=now - retention - partitions.HOURS.span)
@@ -51,7 +51,7 @@ def purge(*, retention: timedelta) -> bool:
 
 
 def name_tenants(*, places: int) -> None:
-    """Let the busiest tenants, ``places`` at most, have series of their own in ``/metrics``."""
+    """Give the busiest tenants, at most ``places``, series of their own in ``/metrics``."""
     rows = _SQL["busiest"](minutes=RECENT_MINUTES, limit=2 * places)
     named = {row.tenant_id: row.count for row in rows if row.named}
     candidates = {row.tenant_id: row.count for row in rows}

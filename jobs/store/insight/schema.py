@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from django.apps import apps
 
-#: Apps whose migrations are ours. Of the others' a name that is unknown here says nothing: they squash, and rename.
+#: Apps whose migrations are ours. An unknown migration of another app says nothing: these apps squash, and rename.
 OURS = ("jobs", "tenants")
 _RECORDED = "SELECT app, name FROM django_migrations"
 _IS_RECORDING = "SELECT to_regclass('django_migrations') IS NOT NULL"
@@ -21,7 +21,7 @@ Names = frozenset[tuple[str, str]]
 
 
 class Age(StrEnum):
-    """The schema's, beside the code."""
+    """The age of the schema, compared with the code."""
 
     OK = "ok"
     OLDER = "older"
@@ -41,7 +41,7 @@ class Schema:
 
 
 def compare(connection: psycopg.Connection[Any]) -> Schema:
-    """The schema behind ``connection``, which needs no table to be there. Two statements; opens no transaction.
+    """The schema behind ``connection``, in which no table need be there. Two statements; opens no transaction.
 
     Raises ``psycopg.Error``.
     """
@@ -65,7 +65,7 @@ def on_disk() -> Names:
 
 @cache
 def _replaced() -> Names:
-    """Migrations that one on disk stands for."""
+    """Migrations that another one on disk replaces."""
     from django.db.migrations.loader import MigrationLoader
 
     loader = MigrationLoader(None, ignore_no_migrations=True)

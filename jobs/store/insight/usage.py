@@ -1,4 +1,4 @@
-"""Usage: what a tenant has in flight and what it got lately. Bounded reads by indexes that are there for others."""
+"""Usage: a tenant's triggers in flight and its recent starts. Bounded reads by indexes that are there for others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,18 @@ from jobs.store import db
 from tenants.clock import database_now
 
 _SQL = db.queries("usage")
-#: Shares are of so many of the latest attempts of all tenants, waits of so many of a tenant's latest firings.
+#: Shares are of at most ``MAX_STARTS`` latest attempts of all tenants, waits of at most ``MAX_OWN`` latest firings of a
+#: tenant.
 MAX_STARTS = 10_000
 MAX_OWN = 2_000
 SHARE_WINDOW = timedelta(seconds=60)
 WAIT_WINDOW = timedelta(minutes=5)
-#: Ids are stamped by processes' clocks, which may be off; what was started when is told by the database's.
+#: Ids are stamped by processes' clocks, which may be off; the database's clock tells when each attempt was started.
 _CLOCKS_APART = timedelta(hours=1)
-#: So many lanes of a tenant are looked at, and so many triggers counted in each; in a list of tenants fewer.
+#: The most lanes of a tenant that are looked at, and the most triggers counted in each; in a list of tenants fewer.
 MAX_LANES, MAX_SHOWN_LANES, MAX_OF_LANE = 1_000, 50, 1_000
 MAX_LISTED_LANES, MAX_LISTED = 5_000, 100
-#: What of the past is looked at for what failed.
+#: How far back failures are looked for.
 LATELY = timedelta(hours=24)
 MAX_FAILED_ATTEMPTS, MAX_FAILING_JOBS = 2_000, 5
 
@@ -42,7 +43,7 @@ def in_flight(tenant_id: int) -> Any:
 
 
 def recent(tenant_id: int) -> Recent:
-    """What the tenant got lately. Two statements, whatever there is."""
+    """The tenant's recent starts and waits. Three statements, one for the time, however much there is."""
     now = database_now()
     since = now - WAIT_WINDOW
     latest = _SQL["latest_starts"](
@@ -53,7 +54,7 @@ def recent(tenant_id: int) -> Recent:
         limit=MAX_STARTS,
     )[0]
     own = _SQL["own_waits"](tenant_id=tenant_id, since=since, limit=MAX_OWN)[0]
-    # Either is the latest of something; the one that saw more says more.
+    # Each is a sample of the latest firings; the larger sample says more.
     waits, waited = max((latest.waits, latest.waited), (own.waits, own.waited), key=lambda sample: sample[1])
     window = now - latest.first_at if latest.cut_off and latest.first_at else SHARE_WINDOW
     return Recent(
@@ -67,7 +68,7 @@ def recent(tenant_id: int) -> Recent:
 
 @dataclass(slots=True)
 class Standing:
-    """How a tenant stands in a list of them. ``due``, ``dead``: counted to ``MAX_LISTED`` a lane, and in all."""
+    """How a tenant stands in a list of tenants. ``due``, ``dead``: counted to ``MAX_LISTED`` a lane, and in all."""
 
     in_flight: int = 0
     due: int = 0
@@ -93,7 +94,7 @@ def standings(tenant_ids: Sequence[int]) -> dict[int, Standing]:
 
 
 def backlog(tenant_id: int) -> list[Any]:
-    """What is due of a tenant and waits, lane by lane, the longest wait first: rows of ``lanes``."""
+    """A tenant's due triggers that wait, lane by lane, the longest wait first: rows of ``lanes``."""
     return _SQL["lanes"](tenant_ids=[tenant_id], lanes=MAX_LANES, shown=MAX_SHOWN_LANES, limit=MAX_OF_LANE)
 
 

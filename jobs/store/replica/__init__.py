@@ -1,12 +1,12 @@
 """Reading history from a replica of the database, where there is one and it is near enough.
 
-``read`` is the one way there. Lists of history go to the replica; whatever has to see a write that went before goes to
-the primary, and so does everything while the replica is away, further behind than ``CARILLON_REPLICA_MAX_LAG_SECONDS``,
-or no replica at all. Each read asks the very session it is about to use how far that is (``standing``), so the bound
-holds where an address leads to several replicas, too, and from the first read after a promotion. A read that fails on
-the replica is made again on the primary, which says whether it was a fault of ours.
+``read`` is the one way there. Lists of history go to the replica. A read that must see an earlier write goes to the
+primary. So does every read while the replica is away, further behind than ``CARILLON_REPLICA_MAX_LAG_SECONDS``, or no
+replica at all. Each read asks the very session that it is about to use how far that is (``standing``). So the bound
+also holds where an address leads to several replicas, and from the first read after a promotion. A read that fails on
+the replica is made again on the primary, which shows whether it was a fault of ours.
 
-Which statements may go there is said in ``store.db.routing``; ``watch`` tells of outages.
+``store.db.routing`` says which statements may go there; ``watch`` reports outages.
 """
 
 from collections.abc import Callable
@@ -32,15 +32,15 @@ _given_up = Outage("replica gave reads up")
 
 
 class WriteOnReplica(RuntimeError):
-    """Something tried to write within a read of history: a fault of ours, whatever the primary would have said."""
+    """A read of history tried to write: a fault of ours, even if the primary would have allowed it."""
 
 
 def read(action: Callable[[datetime | None], T], *, fresh: bool = False, since: datetime | None = None) -> T:
-    """What ``action`` reads, from the replica or the primary. It may be called twice, and must only read.
+    """The result of ``action``, read from the replica or the primary. It may be called twice, and must only read.
 
-    It is given the time by which all that was committed is shown; None: read on the primary, now. ``fresh``: the caller
-    wants no other. ``since``: nor one from before then. The primary it is inside a transaction, too: that
-    may have written.
+    It is given the time up to which all commits are shown; None: it reads on the primary, now. ``fresh``: the caller
+    accepts only the primary. ``since``: it accepts no state from before then. Inside a transaction the primary is read,
+    too: the transaction may have written.
     """
     if fresh or not is_configured() or db.in_transaction():
         return action(None)
@@ -57,14 +57,14 @@ def read(action: Callable[[datetime | None], T], *, fresh: bool = False, since: 
                 _given_up.over()
                 return answer
     except Unfit:
-        pass  # the watch tells of it
+        pass  # the watch reports it
     except (DatabaseError, InterfaceError) as error:
         _take(error, ours)
     return action(None)
 
 
 def _one_session(ours: Any) -> Any:
-    """Behind a pooler by transaction: what said how far it is, and what is read, have one session of Postgres."""
+    """Behind a pooler by transaction: the question how far it is, and the read, use one session of Postgres."""
     return transaction.atomic(using=REPLICA) if ours.by_transaction else nullcontext()
 
 
@@ -80,7 +80,7 @@ def _take(error: Exception, ours: Any) -> None:
         raise error
     if state is None or state in db.AWAY or state.startswith(("08", "53")):
         WATCH.doubt(error)
-    else:  # it cancelled the read for what it has to replay, or its schema is that of a moment ago
+    else:  # it cancelled the read for changes that it must replay, or its schema is that of a moment ago
         _given_up.failed(error)
 
 
@@ -95,8 +95,8 @@ def condition() -> Condition | None:
 
 
 def now() -> datetime | None:
-    """What the primary's clock shows at most, to be given as ``since`` of later reads. None: there is no replica, or
-    the primary is away.
+    """The latest time that the primary's clock can show, to pass as ``since`` of later reads. None: there is no
+    replica, or the primary is away.
     """
     if not is_configured():
         return None

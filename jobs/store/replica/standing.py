@@ -1,9 +1,9 @@
 """How old the answers of a replica are at most, as the primary's log tells it.
 
 ``pg_last_xact_replay_timestamp()`` alone stands still while nothing is written, and an idle primary would look like a
-replica that lags. So the primary is asked for *marks*: the place its log has come to, and when. A replica that has
-replayed up to a mark shows all that was committed by then, whether or not anything was. The last mark it has passed
-says how old its answers are; before it has passed one, the last commit it replayed does.
+replica that lags. So the primary is asked for *marks*: the place that its log has reached, and when. A replica that has
+replayed up to a mark shows all commits up to then, even if there were none. The last mark that it has passed says how
+old its answers are. Before it has passed one, the last commit that it replayed says so.
 
 All times are the primary's. How long ago a mark was taken is measured by this process's monotonic clock, so that the
 clocks of three machines need not agree.
@@ -25,12 +25,12 @@ class Word(StrEnum):
     UNKNOWN = "unknown"
     BEHIND = "behind"
     AWAY = "away"
-    #: What is there is no replica, or not ours.
+    #: The server there is no replica, or not ours.
     REFUSED = "refused"
 
 
 class Unfit(Exception):
-    """History is not to be read there at present. The message says why, and what to do where that is for people."""
+    """History must not be read there at present. The message says why, and what to do where that is for people."""
 
     def __init__(self, word: Word, text: str) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """All that was committed on the primary by ``at`` lies before ``lsn``. ``asked``: the monotonic clock, before."""
+    """All commits on the primary by ``at`` lie before ``lsn``. ``asked``: the monotonic clock before the question."""
 
     at: datetime
     lsn: int
@@ -48,13 +48,13 @@ class Mark:
     asked: float
 
     def primary_now(self) -> datetime:
-        """What the primary's clock shows at most."""
+        """The latest time that the primary's clock can show."""
         return self.at + timedelta(seconds=time.monotonic() - self.asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the replica says of itself: a row of ``sql/replica.sql: standing``."""
+    """The replica's own report of itself: a row of ``sql/replica.sql: standing``."""
 
     replays: bool
     lsn: int | None
@@ -63,23 +63,23 @@ class Standing:
     database: int
 
     def as_of(self, marks: Sequence[Mark]) -> datetime | None:
-        """By when all that was committed is shown; None: that cannot be told. ``marks``: the oldest first."""
+        """The time up to which all commits are shown; None: that is not known. ``marks``: the oldest first."""
         passed = [mark.at for mark in marks if self.lsn is not None and mark.lsn <= self.lsn]
         return passed[-1] if passed else self.replayed_at
 
 
 def judge(found: Standing, marks: Sequence[Mark], *, most: timedelta) -> datetime:
-    """By when all that was committed is shown. Raises ``Unfit`` where that is more than ``most`` ago, or the server is
-    no replica of the primary that the marks are of.
+    """The time up to which all commits are shown. Raises ``Unfit`` where that is more than ``most`` ago, or the server
+    is no replica of the primary that the marks are of.
     """
     if not found.replays:
         raise Unfit(
             Word.REFUSED,
-            "DATABASE_REPLICA_URL leads to a server that is not in recovery: it is no replica, or was promoted. Set it "
-            "to a streaming replica of the server at DATABASE_URL, or unset it.",
+            "DATABASE_REPLICA_URL leads to a server that is not in recovery: it is not a replica, or was "
+            "promoted. Set it to a streaming replica of the server at DATABASE_URL, or unset it.",
         )
     if not marks:
-        raise Unfit(Word.UNKNOWN, "The primary has not been asked how far it is.")
+        raise Unfit(Word.UNKNOWN, "The primary's position is not known yet.")
     last = marks[-1]
     if (found.cluster, found.database) != (last.cluster, last.database):
         raise Unfit(
@@ -92,8 +92,8 @@ def judge(found: Standing, marks: Sequence[Mark], *, most: timedelta) -> datetim
     if as_of is not None and now - as_of <= most:
         return as_of
     if now - marks[0].at <= most:
-        # It may be as far as the primary but for an instant: nothing was written for long before the first mark.
-        raise Unfit(Word.UNKNOWN, "How far it is behind is not known yet.")
+        # It may be only an instant behind the primary: nothing was written for long before the first mark.
+        raise Unfit(Word.UNKNOWN, "Its lag is not known yet.")
     how = "behind by an unknown time" if as_of is None else f"{(now - as_of).total_seconds():.1f} s behind"
     raise Unfit(
         Word.BEHIND,

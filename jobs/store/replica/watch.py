@@ -1,8 +1,8 @@
 """A thread of a web process that watches the replica: takes marks of the primary, and asks the replica how far it is.
 
-Requests go by what it found a moment ago, so none waits for a replica that is away, hangs or lags. It tells of an
-outage once, whatever fails because of it. When the replica falls silent, it cuts the connections of the requests that
-wait for it; these read again on the primary. It holds a session of each server, past a pooler where a way is known.
+Requests go by its last finding, so none waits for a replica that is away, hangs or lags. It reports an outage once,
+however many reads fail because of it. When the replica falls silent, it cuts the connections of the requests that wait
+for it; these read again on the primary. It holds a session of each server, past a pooler where a way is known.
 """
 
 import os
@@ -27,9 +27,9 @@ from jobs.store.replica.standing import Mark, Unfit, Word, judge, standing_of
 from jobs.telemetry import Outage
 
 LOOK_EVERY_SECONDS = 1.0
-#: A server that has not answered for so long is taken for away.
+#: A server that has not answered for this long counts as away.
 PATIENCE_SECONDS = 2.0
-#: What was found longer ago says nothing any more. No look lasts longer.
+#: A finding that is older says nothing any more. No look lasts longer.
 STALE_SECONDS = LOOK_EVERY_SECONDS + 3 * PATIENCE_SECONDS
 _SQL = db.queries("replica")
 
@@ -40,8 +40,8 @@ def is_configured() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the watch found, and when by the monotonic clock. ``lag_seconds``: how old the replica's answers are at
-    most; None: it never gave one.
+    """A finding of the watch, and its time by the monotonic clock. ``lag_seconds``: how old the replica's answers are
+    at most; None: it never gave one.
     """
 
     word: Word
@@ -62,8 +62,8 @@ class Watch:
         self._sessions: dict[str, psycopg.Connection[Any]] = {}
         self._busy: set[Any] = set()
         self._outage = Outage("replica not used")
-        self._found = Condition(Word.UNKNOWN, "The process has not asked yet.")
-        #: The oldest first; no older than may matter.
+        self._found = Condition(Word.UNKNOWN, "The process has not checked it yet.")
+        #: The oldest first; none older than may matter.
         self.marks: tuple[Mark, ...] = ()
 
     def begin(self) -> None:
@@ -80,16 +80,16 @@ class Watch:
             time.sleep(LOOK_EVERY_SECONDS)
 
     def condition(self) -> Condition:
-        """What was found last; its lag is as of now."""
+        """The last finding; its lag is as of now."""
         found, lag = self._found, None
         if found.word is Word.OK and time.monotonic() - found.looked > STALE_SECONDS:
-            found = Condition(Word.UNKNOWN, "Nobody has asked it lately.", found.as_of, found.looked)
+            found = Condition(Word.UNKNOWN, "It has not been checked recently.", found.as_of, found.looked)
         if found.as_of is not None and self.marks:
             lag = max(0.0, (self.marks[-1].primary_now() - found.as_of).total_seconds())
         return Condition(found.word, found.reason, found.as_of, found.looked, lag)
 
     def doubt(self, error: Exception) -> None:
-        """A request lost the replica: none goes there until the next look has found it. That look tells of it."""
+        """A request lost the replica: none goes there until the next look has found it. That look reports it."""
         self._found = Condition(Word.AWAY, _first_line(error), self._found.as_of, self._found.looked)
 
     @contextmanager
@@ -107,7 +107,7 @@ class Watch:
                 self._busy.discard(raw)
 
     def look(self) -> None:
-        """One turn: two statements. Never raises what a server may do."""
+        """One turn: two statements. Never raises an error that a server may cause."""
         try:
             self._take_mark()
         except (psycopg.Error, Unfit) as error:
@@ -137,7 +137,7 @@ class Watch:
         asked = time.monotonic()
         row = self._ask(PRIMARY, "mark")
         mark = Mark(row.at, row.lsn, row.cluster, row.database, asked)
-        # One more than may be used, so that a replica that has passed none of them is known to be behind.
+        # One mark more than may be used, so that a replica that has passed none of them is known to be behind.
         oldest = mark.at - engine_settings().replica_max_lag - timedelta(seconds=2 * LOOK_EVERY_SECONDS)
         self.marks = (*(one for one in self.marks if one.at >= oldest), mark)
 
@@ -170,9 +170,9 @@ class Watch:
 
 
 def examine() -> Unfit | None:
-    """What is wrong with the replica that is configured, found by asking both servers once; None: nothing. For checks.
+    """Find the fault of the configured replica by asking both servers once; None: there is none. For checks.
 
-    How far it is behind is not judged. Raises ``psycopg.Error`` where the primary cannot be asked.
+    How far it is behind does not count. Raises ``psycopg.Error`` where the primary cannot be asked.
     """
     watch = Watch()
     watch._take_mark()
@@ -189,7 +189,7 @@ def examine() -> Unfit | None:
 
 
 def _cut(raw: Any) -> None:
-    """Have whoever waits at this connection fail at once, as when the server ends it."""
+    """Let a thread that waits at this connection fail at once, as when the server ends it."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(raw.fileno())) as twin:
         twin.shutdown(socket.SHUT_RDWR)
 

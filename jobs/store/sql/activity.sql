@@ -1,13 +1,13 @@
--- Counts of what happened, by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Tenant -1
--- stands for all tenants together, so that no chart of all sums the rows of each. Their columns are the KINDS of jobs/core/activity.py (jobs/store/db: LISTS); null: it did not happen. Nothing of the engine
--- depends on them.
+-- Activity counts by tenant and job type: by the minute, rolled up to hours, and in all for /metrics. Tenant -1 stands
+-- for all tenants together, so that a chart of all tenants does not sum the rows of each. Their columns are the KINDS
+-- of jobs/core/activity.py (jobs/store/db: LISTS); null: it did not happen. Nothing of the engine depends on them.
 
 -- name: add
--- Add a process's counts to the present minute and to the totals. In the totals, and of all tenants together, the types
--- that tenants declare are one; tenants without series of their own are tenant 0 of the totals. Nothing depends on it, so
--- its commit does not wait for the disk.
--- Rows are locked in the order of their keys, so that two processes that add to the same ones never deadlock; those that
--- every process adds to come last, and are held the shortest.
+-- Add a process's counts to the present minute and to the totals. In the totals, and for all tenants together, the
+-- types that tenants declare are one; tenants without series of their own are tenant 0 of the totals. Nothing depends
+-- on the counts, so the commit does not wait for the disk.
+-- Rows are locked in the order of their keys, so that two processes that add to the same rows never deadlock. The rows
+-- that every process adds to come last, and are held the shortest.
 -- locks: rows of the minute, then of the totals; lock_timeout
 -- index: primary keys
 -- plan: kept
@@ -42,7 +42,7 @@ ON CONFLICT (minute, tenant_id, job_type) DO UPDATE SET
     @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@;
 
 -- name: add_own
--- Add what a process tells of itself to the totals. Its commit does not wait for the disk.
+-- Add the counts that a process reports about itself to the totals. The commit does not wait for the disk.
 -- locks: rows of the totals, in the order of their keys; lock_timeout
 -- index: primary key
 -- plan: kept
@@ -56,7 +56,7 @@ SELECT name, labels, kind, count FROM given ORDER BY name, labels, kind
 ON CONFLICT (name, labels, kind) DO UPDATE SET count = kept.count + excluded.count;
 
 -- name: roll_up
--- Sum the minutes of an hour up. Done twice, or by two at once, it comes to the same.
+-- Sum up the minutes of an hour. If it is done twice, or by two processes at once, the result is the same.
 -- locks: rows of the hour, in the order of their keys, lock_timeout
 -- index: primary keys
 INSERT INTO jobs_activityhour (hour, tenant_id, job_type,
@@ -81,11 +81,13 @@ FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WH
     SELECT minute FROM jobs_activityminute WHERE minute >= rolled.since ORDER BY minute LIMIT 1) first;
 
 -- name: of_tenants
--- What happened of tenants in a window, of one job type or ('') of all: the sums of their hours, and of the minutes that
--- were not rolled up yet, by bucket and by job type; by_minute: of the minutes alone, which are kept for two days. Each
--- hour and each minute is looked up by its key, so it costs the same whatever others did.
+-- Activity of tenants in a window, of one job type or ('') of all: the sums of their hours, and of the minutes that
+-- were not rolled up yet, by bucket and by job type. With by_minute, only the minutes are summed, which are kept for
+-- two days. Each hour and each minute is looked up by its key, so the activity of other tenants does not add to the
+-- cost.
 -- index: primary keys
--- returns: bucket (from since on) or job_type, the busiest types first, %(limit)s rows at most; and the sum of each kind
+-- returns: bucket (from since on) or job_type, the busiest types first, %(limit)s rows at most; and the sum of each
+-- kind
 WITH rolled AS MATERIALIZED (
     SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour
                      WHERE hour > '2000-01-01Z' AND NOT %(by_minute)s
@@ -120,8 +122,8 @@ WITH rolled AS MATERIALIZED (
 SELECT * FROM sums ORDER BY bucket NULLS LAST, started DESC NULLS LAST, job_type LIMIT %(limit)s;
 
 -- name: retried_most
--- Which of some tenants retried most in a window, by hours as far as these are rolled up, then by minutes; by_minute: by
--- minutes alone. Looked up by key, as of_tenants.
+-- Those of some tenants that retried most in a window, by hours as far as these are rolled up, then by minutes;
+-- by_minute: by minutes alone. Rows are looked up by key, as in of_tenants.
 -- index: primary keys
 -- returns: tenant_id, retried, most first, %(limit)s rows at most
 WITH rolled AS MATERIALIZED (
@@ -148,7 +150,7 @@ SELECT tenant_id, sum(retried)::bigint AS retried FROM counted GROUP BY tenant_i
 ORDER BY retried DESC, tenant_id LIMIT %(limit)s;
 
 -- name: purge_minute
--- Drop the oldest minute's counts that no partition's end takes away: it is in the default partition.
+-- Drop the counts of the oldest minute that no dropped partition removes, because they are in the default partition.
 -- locks: rows of a minute, lock_timeout
 -- index: primary key
 -- returns: minute
@@ -157,7 +159,7 @@ DELETE FROM jobs_activityminute WHERE minute = (
 RETURNING minute;
 
 -- name: purge_hour
--- The same of counts by the hour.
+-- As purge_minute, for counts by the hour.
 -- locks: rows of an hour, lock_timeout
 -- index: primary key
 -- returns: hour
@@ -185,14 +187,15 @@ SELECT tenant_id, coalesce((SELECT recent.count FROM recent WHERE recent.tenant_
 FROM wanted WHERE (SELECT slug FROM tenants_tenant WHERE id = wanted.tenant_id) <> 'other';
 
 -- name: name_tenants
--- Give tenants series of their own from now on; what they did before stays with all others'.
+-- Give tenants series of their own from now on; their earlier activity stays in the series of all others.
 -- index: primary key
 INSERT INTO jobs_metrictenant (tenant_id, named_at)
 SELECT id, carillon_clock() FROM unnest(%(tenant_ids)s::bigint[]) AS id ORDER BY id
 ON CONFLICT (tenant_id) DO NOTHING;
 
 -- name: unname_tenants
--- End the series of tenants that have none of their own any more. What they count from now on is all others'.
+-- End the series of tenants that have none of their own any more. From now on their counts go to the series of all
+-- others.
 -- locks: rows of names and totals, SKIP LOCKED
 -- index: primary keys
 -- returns: tenant_id

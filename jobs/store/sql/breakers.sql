@@ -1,15 +1,16 @@
--- Circuit breakers: how a tenant's calls of a target went of late (jobs.models.Breaker, jobs.core.levers.breaker). Workers
--- count, dispatch hands out the probe, claim looks at them; each only for tenants that want them.
+-- Circuit breakers: how a tenant's recent calls of a target went (jobs.models.Breaker, jobs.core.levers.breaker).
+-- Workers count, dispatch hands out the probe, and claim looks at the breakers; each does so only for tenants that want
+-- them.
 
 -- name: find
--- The breakers of pairs of a tenant and a target, where there are any.
+-- The breakers of pairs of a tenant and a target, if they exist.
 -- index: unique key, primary key
 -- plan: kept
 -- returns: id, tenant_id, target, state, failures, successes, window_ends_at, openings, probe_at, probe_id,
 -- changed_at, now, probe_in_flight
 SELECT b.id, b.tenant_id, b.target, b.state, b.failures, b.successes, b.window_ends_at, b.openings, b.probe_at, b.probe_id,
        b.changed_at, carillon_now() AS now,
-       -- As a value: of an EXISTS the planner makes a list of all that is in flight.
+       -- As a value: from an EXISTS the planner makes a list of all triggers in flight.
        coalesce((SELECT p.phase = 'in_flight' FROM jobs_trigger p WHERE p.id = b.probe_id), false) AS probe_in_flight
 FROM unnest(%(tenant_ids)s::bigint[], %(targets)s::text[]) AS w(tenant_id, target), LATERAL (
     SELECT * FROM jobs_breaker WHERE tenant_id = w.tenant_id AND target = w.target OFFSET 0) b;
@@ -24,7 +25,7 @@ SELECT current_setting('lock_timeout') AS present;
 SELECT set_config('lock_timeout', %(patience)s::text, true);
 
 -- name: open
--- Rows for pairs that have none, in their order; of a tenant that has %(most)s, none more.
+-- Insert rows for pairs that have none, in the order of the pairs. A tenant that has %(most)s gets no more.
 -- locks: none, or waits by lock_timeout for another that makes the same row
 -- index: unique key
 INSERT INTO jobs_breaker (tenant_id, target, state, failures, successes, window_ends_at, openings, changed_at)
@@ -36,10 +37,10 @@ ORDER BY w.tenant_id, w.target
 ON CONFLICT DO NOTHING;
 
 -- name: lock
--- The breakers of pairs, one after another in their order, so that what two workers count adds up.
+-- The breakers of pairs, locked one after another in the order of the pairs, so that the counts of two workers add up.
 -- locks: breaker rows, by lock_timeout
 -- index: unique key
--- returns: as find, but whether the probe is in flight
+-- returns: as find, without probe_in_flight
 SELECT b.id, b.tenant_id, b.target, b.state, b.failures, b.successes, b.window_ends_at, b.openings, b.probe_at, b.probe_id,
        carillon_now() AS now
 FROM jobs_breaker b
@@ -49,7 +50,7 @@ ORDER BY b.tenant_id, b.target
 FOR NO KEY UPDATE;
 
 -- name: write
--- Keep what the rows have become.
+-- Write the new state of the rows.
 -- locks: breaker rows, held by lock
 -- index: primary key
 UPDATE jobs_breaker b SET
@@ -62,7 +63,7 @@ FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(failures)s::int[], %(succes
 WHERE b.id = ANY(%(ids)s::bigint[]) AND b.id = w.id;
 
 -- name: probe
--- Hand out the probes: each row that is still as it was found is given its trigger.
+-- Hand out the probes: each row that is unchanged since it was read is given its trigger.
 -- locks: breaker rows, SKIP LOCKED
 -- index: primary key
 -- returns: id, probe_id
@@ -77,7 +78,8 @@ WHERE b.id = ANY(ARRAY(
 RETURNING b.id, b.probe_id;
 
 -- name: purge
--- Forget what tells nothing any more: counts of a window that is over, and what nobody has wanted to probe for %(idle)s.
+-- Delete breakers that tell nothing any more: counts of a window that is over, and breakers that no trigger has wanted
+-- to probe for %(idle)s.
 -- locks: breaker rows, SKIP LOCKED
 -- index: breaker_closed, breaker_not_closed, trigger_parked_lane
 -- returns: id

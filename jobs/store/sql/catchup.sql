@@ -1,5 +1,5 @@
 -- name: begin
--- Note past firings that are still to be decided, run, or (with a reason) skipped, with the policy as it is now.
+-- Record past firings that must still be decided, run, or (with a reason) skipped, with the policy as it is now.
 INSERT INTO jobs_catchup (id, job_id, tenant_id, job_version, origin, policy, reason, window_start, max_catchup, from_at,
     until_at, cursor, tail, fired, skipped, expected, trace, created_at)
 SELECT b.id, b.job_id, b.tenant_id, b.job_version, b.origin, b.policy, b.reason,
@@ -13,12 +13,12 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(jo
           trace);
 
 -- name: absorb
--- Take back missed firings of the jobs that still wait with a trigger and were never dispatched: they are decided with
--- the rest of their outage, so that no policy counts the two apart. Leave firings that another schedule or status of
--- the job named, and those before a range: the stretch would name instants that do not exist or are already on record.
--- A locked trigger goes its own way.
+-- Take back missed firings of the jobs whose triggers still wait and were never dispatched. They are decided with the
+-- rest of their outage, so that no policy counts the two apart. Leave firings that another schedule or status of the
+-- job named, and those before a range: the stretch would name instants that do not exist or are already on record. A
+-- locked trigger is left as it is.
 -- locks: trigger rows, SKIP LOCKED
--- index: trigger_unfinished_of_job, primary key of jobs_job, skippedrange_of_job
+-- index: trigger_unfinished_by_job, primary key of jobs_job, skippedrange_of_job
 -- returns: job_id, scheduled_for, tenant_id, job_type
 WITH waits AS MATERIALIZED (
     SELECT t.id FROM jobs_trigger t, unnest(%(job_ids)s::uuid[], %(grace_ends)s::timestamptz[]) AS w(job_id, grace_end)
@@ -33,13 +33,13 @@ WHERE t.id = ANY(ARRAY(SELECT id FROM waits)) AND t.phase = 'pending' AND t.fenc
 RETURNING t.job_id, t.scheduled_for, t.tenant_id, t.job_type;
 
 -- name: take_undecided
--- Catch-up whose firings still wait for their policy's word, or to be skipped for a reason, in order of id after
--- %(after)s, locked until the transaction ends. Jobs that are paused hold theirs, unless there is a reason. None at all
--- once the term is over.
+-- Catch-up whose firings must still be decided by their policy, or be skipped for a reason, in order of id after
+-- %(after)s. It is locked until the transaction ends. The catch-up of a paused job waits, unless there is a reason.
+-- Returns none once the term is over.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_undecided, primary key of jobs_job, jobversion_of_job
--- returns: the catch-up; of its job what records of firings need, and its schedule; past_schedule is the one it began
--- under, where the job's version is another now
+-- returns: the catch-up; the columns of its job that records of firings need, and the job's schedule; past_schedule:
+-- the schedule it began under, if the job has another version now
 SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.reason, c.from_at, c.until_at, c.cursor, c.tail,
        coalesce(c.window_start, c.created_at - j.catchup_window) AS window_start,
        coalesce(c.max_catchup, j.max_catchup) AS max_catchup, j.job_type, j.priority, j.schedule_type, j.cron_expression,
@@ -58,8 +58,8 @@ LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;
 
 -- name: waiting
--- Tenants with past firings that are to run, and how many such triggers of theirs dispatch has not taken yet. Jumps from
--- tenant to tenant, however much each has to catch up with.
+-- Tenants with past firings that must run, and for each the number of such triggers that dispatch has not taken yet.
+-- Jumps from tenant to tenant, however much each has to catch up with.
 -- index: catchup_to_run, trigger_catchup_waiting
 -- returns: tenant_id, waiting
 WITH RECURSIVE tenant AS (
@@ -81,13 +81,13 @@ FROM tenant
 ORDER BY tenant_id;
 
 -- name: take_decided
--- One tenant's catch-up with firings that are to run, in order of id after %(after)s, locked until the transaction ends.
--- If the firings of a job may not overlap, the next one comes only when no other of the job is due or under way, so that
--- none has to wait parked; of other jobs a few may wait. Nothing comes once the term is over.
+-- One tenant's catch-up with firings that must run, in order of id after %(after)s, locked until the transaction ends.
+-- If the firings of a job may not overlap, the next one comes only when no other firing of the job is due or under way,
+-- so that none has to wait parked. For other jobs, a few firings may wait. Returns none once the term is over.
 -- locks: catch-up rows, SKIP LOCKED
--- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_of_job, jobversion_of_job
--- returns: the catch-up, room (how many may be made now), of its job what a trigger needs, and its schedule as in
--- take_undecided
+-- index: catchup_to_run, primary key of jobs_job, trigger_unfinished_by_job, jobversion_of_job
+-- returns: the catch-up, room (how many may be made now), the columns of its job that a trigger needs, and its schedule
+-- as in take_undecided
 SELECT c.id, c.job_id, c.tenant_id, c.origin, c.policy, c.until_at, c.cursor, c.tail, c.trace, j.version AS job_version,
        j.job_type, j.schedule_type, j.cron_expression, j.timezone, j."interval", j.run_at, j.starts_at, j.ends_at, j.dst_policy,
        j.cron_dialect, j.created_at, past.schedule AS past_schedule, carillon_now() AS taken_at, room.n AS room
@@ -115,7 +115,7 @@ LIMIT %(limit)s
 FOR UPDATE OF c SKIP LOCKED;
 
 -- name: recorded
--- The firings of some jobs, each in a stretch of time, that have a trigger already.
+-- The firings that already have a trigger, for each of some jobs in a stretch of time.
 -- index: trigger_one_per_firing
 -- returns: nth (which stretch, from 1), scheduled_for; ascending for each
 SELECT w.nth, t.scheduled_for
@@ -126,7 +126,7 @@ FROM unnest(%(job_ids)s::uuid[], %(from_ats)s::timestamptz[], %(until_ats)s::tim
              ORDER BY scheduled_for LIMIT %(limit)s) t;
 
 -- name: skip
--- Put firings on record that do not run, a trigger each; one that has its trigger already is left alone.
+-- Record firings that do not run, one trigger for each. A firing that already has its trigger is left alone.
 -- transition: - -> skipped
 -- returns: ids of the new triggers
 INSERT INTO jobs_trigger (
@@ -143,8 +143,8 @@ ON CONFLICT (job_id, scheduled_for) DO NOTHING
 RETURNING id;
 
 -- name: skip_range
--- Put runs of firings that do not run on record as ranges. A run that goes on where the job's last range of the same
--- version and reason ended, no earlier than %(floors)s, lengthens it; a trigger between the two keeps them apart.
+-- Record runs of firings that do not run as ranges. If a run continues where the job's last range of the same version
+-- and reason ended, no earlier than %(floors)s, it lengthens that range. A trigger between the two keeps them apart.
 -- locks: rows of ranges, SKIP LOCKED
 -- index: skippedrange_of_job, trigger_one_per_firing
 WITH run AS MATERIALIZED (
@@ -175,7 +175,8 @@ SELECT id, job_id, tenant_id, job_version, from_at, until_at, count, reason, car
 FROM run WHERE id NOT IN (SELECT id FROM adjoining WHERE range_id IN (SELECT id FROM free));
 
 -- name: advance
--- How far each catch-up has come, in the transaction that recorded the firings before; done ones are finished.
+-- Write how far each catch-up has come, in the transaction that recorded the firings before. Catch-ups that are done
+-- are finished.
 -- locks: catch-up rows, held by take_undecided or take_decided
 -- index: primary key
 UPDATE jobs_catchup c SET
@@ -186,8 +187,8 @@ FROM unnest(%(ids)s::uuid[], %(cursors)s::timestamptz[], %(tails)s::text[], %(fi
 WHERE c.id = ANY(%(ids)s::uuid[]) AND c.id = n.id AND c.finished_at IS NULL;
 
 -- name: end_jobs
--- Stop the catch-up of jobs that were cancelled or deleted. The leader records the rest of an outage, however much it
--- is; a backfill leaves nothing to record. Waits for a step that holds one.
+-- Stop the catch-up of jobs that were cancelled or deleted. The leader records the rest of an outage, however large it
+-- is; a backfill leaves nothing to record. Waits for a step that holds a row.
 -- locks: catch-up rows, waits (request)
 -- index: catchup_of_job, primary key
 UPDATE jobs_catchup SET
@@ -199,7 +200,7 @@ WHERE id = ANY(ARRAY(
   AND finished_at IS NULL AND reason = '';
 
 -- name: end_backfill
--- Stop one backfill of a job: what it has made goes its way, nothing more of it is made. Waits for a step that holds it.
+-- Stop one backfill of a job. The triggers it has made go on; it makes no more. Waits for a step that holds its row.
 -- locks: the catch-up's row, waits (request)
 -- index: primary key
 -- returns: id

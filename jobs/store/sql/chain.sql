@@ -1,9 +1,9 @@
--- Checkpoints of the audit trail (jobs.store.trail.chain): each holds the hash of all changes of a range of transactions,
--- and the seal of the checkpoint before. Ranges are closed: no transaction in them is still open, so that writers of the
--- trail wait for nothing.
+-- Checkpoints of the audit trail (jobs.store.trail.chain): each holds the hash of all changes of a range of
+-- transactions, and the seal of the previous checkpoint. Ranges are closed: no transaction in them is still open, so
+-- that writers of the trail wait for nothing.
 
 -- name: begin
--- The row of the chain's head, where there is none yet.
+-- Insert the row of the chain's head, if there is none yet.
 -- index: primary key
 INSERT INTO jobs_trailhead (id, number, upto_xid, last_seal, key_id, seal)
 VALUES (1, 0, '0', '', %(key_id)s, %(seal)s)
@@ -15,8 +15,8 @@ ON CONFLICT DO NOTHING;
 SELECT number, upto_xid::text AS upto_xid, last_seal, key_id, seal, carillon_now() AS now FROM jobs_trailhead WHERE id = 1;
 
 -- name: next_range
--- The head, locked, and up to which transaction the next checkpoint goes (null: there is nothing new). It takes whole
--- transactions, and with the limit's change all those of its transaction.
+-- The head, locked, and the transaction up to which the next checkpoint goes (null: there is nothing new). A checkpoint
+-- takes whole transactions: with the change at the limit, it takes all changes of that change's transaction.
 -- locks: the head's row, SKIP LOCKED: another beat is signing
 -- index: change_in_order
 -- returns: number, after_xid, last_seal, key_id, seal, upto_xid; no row: another beat is signing
@@ -36,7 +36,7 @@ LEFT JOIN LATERAL (
     ORDER BY c.xid DESC, c.id DESC LIMIT 1) rest ON true;
 
 -- name: digest
--- What a range holds: the one statement that signing and verifying share.
+-- The content of a range. Signing and verifying share this one statement.
 -- index: change_in_order
 -- returns: changes, last_at (null for none), digest, now
 SELECT count(*) AS changes, max(at) AS last_at, carillon_now() AS now,
@@ -61,15 +61,15 @@ SET number = signed.number, upto_xid = signed.upto_xid, last_seal = signed.seal,
 FROM signed WHERE head.id = 1;
 
 -- name: begin_anew
--- After a restore, which gives all changes a new transaction: the next checkpoint covers all there is, and goes on from
--- the last one's seal. Those before say nothing of these transactions.
+-- Begin again after a restore, which gives all changes a new transaction. The next checkpoint covers all changes, and
+-- continues from the last one's seal. The checkpoints before say nothing about these transactions.
 -- locks: the head's row and checkpoints, waits (request)
 -- index: primary key
 WITH void AS (DELETE FROM jobs_trailcheckpoint)
 UPDATE jobs_trailhead SET upto_xid = '0', key_id = %(key_id)s, seal = %(seal)s WHERE id = 1 AND number = %(number)s;
 
 -- name: checkpoints
--- Checkpoints on from one, in order.
+-- Checkpoints after a given one, in order.
 -- index: primary key
 -- returns: number, after_xid (as text), upto_xid (as text), changes, digest, last_at, made_at, previous, key_id, seal
 SELECT number, after_xid::text AS after_xid, upto_xid::text AS upto_xid, changes, digest, last_at, made_at, previous,
@@ -77,8 +77,8 @@ SELECT number, after_xid::text AS after_xid, upto_xid::text AS upto_xid, changes
 FROM jobs_trailcheckpoint WHERE number > %(after)s ORDER BY number LIMIT %(limit)s;
 
 -- name: beside
--- What lies outside of all checkpoints: changes of transactions before the first one's that are not past retention, and
--- those after the last one's that ought to have been signed by now.
+-- Count the changes outside of all checkpoints: those of transactions before the first checkpoint that are not past
+-- retention, and those after the last checkpoint that should have been signed by now.
 -- index: change_in_order
 -- returns: before, unsigned, unsigned_since (null for none)
 SELECT (SELECT count(*) FROM jobs_change

@@ -1,7 +1,9 @@
--- How far the clocks of processes are from this one. A small table, for people alone: nothing is decided by it.
+-- How far the clocks of processes are from this database's clock. A small table for people to read: no decision depends
+-- on it.
 
 -- name: compare
--- Tell the time, and keep what a process found when it last asked; forget those that have been silent for a day.
+-- Tell the time, and store the values that a process found when it last asked. Forget processes that have been silent
+-- for a day.
 -- locks: the process's own row and those of processes gone for a day, SKIP LOCKED
 -- index: primary key
 -- returns: at
@@ -25,7 +27,7 @@ WITH gone AS (
 SELECT carillon_clock() AS at;
 
 -- name: present
--- The processes whose clocks were measured lately, those that are furthest off first.
+-- The processes whose clocks were measured recently, those that are furthest off first.
 -- returns: name, offset_seconds, within_seconds, rate_limit_bypassed, version, measured_at
 SELECT name, offset_seconds, within_seconds, rate_limit_bypassed, version, measured_at FROM jobs_clock
 WHERE measured_at > carillon_now() - %(silence)s::interval

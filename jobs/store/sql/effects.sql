@@ -1,10 +1,11 @@
--- Records of handlers' effects, each in a transaction of its own on a connection of its own: so nothing here may need
--- more than the table. The second writer waits for the first to commit or roll back, and then knows.
+-- Records of handlers' effects. Each is written in the handler's own transaction on the handler's own connection, so
+-- nothing here may need more than the table. The second writer waits for the first to commit or roll back, and then
+-- knows.
 
 -- name: record
 -- Say that this effect is being made.
 -- index: primary key
--- returns: nothing; one row is affected, or none when it has been made before
+-- returns: nothing; one row is affected, or none if the effect was made before
 INSERT INTO jobs_effect (trigger_id, key, fence) VALUES (%(trigger_id)s, %(key)s, %(fence)s)
 ON CONFLICT (trigger_id, key) DO NOTHING;
 

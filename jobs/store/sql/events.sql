@@ -1,10 +1,10 @@
--- The event feed (jobs.models.event). Changes of jobs, of workflows and of their runs are noted by triggers of their
--- tables (migrations 0005, 0014), those of triggers by the statements below, in the transaction that makes the change; the
--- path of a trigger's success notes nothing.
+-- The event feed (jobs.models.event). Database triggers on their tables note changes of jobs, of workflows and of their
+-- runs (migrations 0005, 0014). The statements below note changes of triggers, in the transaction that makes the
+-- change. The path of a trigger's success notes nothing.
 
 -- name: note
--- Note what has just become of triggers, in the caller's transaction, with the last attempt's error where there was one,
--- and of a task of a workflow which it is.
+-- Note the new states of triggers, in the caller's transaction, with the last attempt's error if there was one. For a
+-- task of a workflow, also note which task it is.
 -- index: primary key, jobs_attempt_trigger, jobs_workflowtask_job_id_*
 INSERT INTO jobs_event (tenant_id, at, kind, job_id, trigger_id, data)
 SELECT t.tenant_id, carillon_clock(), 'trigger.' || CASE t.state WHEN 'pending' THEN 'replayed' ELSE t.state END,
@@ -28,7 +28,7 @@ WHERE t.state NOT IN ('queued', 'running')
 ORDER BY w.nth;
 
 -- name: note_ranges
--- Note runs of firings that were put on record as skipped, an event each.
+-- Note runs of firings that were recorded as skipped, one event for each run.
 -- index: primary key
 INSERT INTO jobs_event (tenant_id, at, kind, job_id, trigger_id, data)
 SELECT r.tenant_id, carillon_clock(), 'trigger.skipped', r.job_id, NULL, jsonb_strip_nulls(jsonb_build_object(
@@ -39,9 +39,9 @@ FROM unnest(%(job_ids)s::uuid[], %(tenant_ids)s::bigint[], %(from_ats)s::timesta
     SELECT name, job_type, workflow_id FROM jobs_job WHERE id = r.job_id OFFSET 0) job;
 
 -- name: page
--- A tenant's events on from one place, in the order of the feed, within one window. Only of transactions before which
--- none is still open: whatever commits from here on lies behind them, so that a reader who goes on from the last one
--- misses nothing. A bare xid in ORDER BY is the text that is returned, in which '1027' comes before '955'.
+-- A tenant's events after a place, in the order of the feed, within one window. Returns only events of transactions
+-- before which no transaction is still open. All later commits lie behind these, so a reader that goes on from the last
+-- event misses nothing. A bare xid in ORDER BY is the text that is returned, in which '1027' comes before '955'.
 -- index: event_of_tenant
 -- returns: xid (as text), id, at, kind, job_id, trigger_id, data
 SELECT xid::text AS xid, id, at, kind, job_id, trigger_id, data FROM jobs_event
@@ -51,8 +51,9 @@ ORDER BY jobs_event.xid, jobs_event.id
 LIMIT %(limit)s;
 
 -- name: first
--- How old the first event of all tenants after a place is, within one window, whether its transaction is over or not.
--- Without sorting, the primary key alone will do: a planner that expects one row would read all that follow, and sort.
+-- The age of the first event of all tenants after a place, within one window, whether its transaction is over or not.
+-- Without sorting, only the primary key can be used: a planner that expects one row would read all following rows, and
+-- sort.
 -- settings: enable_sort = off
 -- index: primary key
 -- returns: seconds, or no row
@@ -68,15 +69,15 @@ LIMIT 1;
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xid;
 
 -- name: mark
--- Put on record between which transactions this moment lies. It is asked for before this transaction has its id, so that
--- those after it began later. Of a transaction's marks the first stands.
+-- Record between which transactions this moment lies. The moment is read before this transaction has its id, so that
+-- the transactions after it began later. If a transaction makes several marks, the first stays.
 -- index: primary key
 INSERT INTO jobs_feedmark (at, over_xid)
 SELECT carillon_now(), pg_snapshot_xmin(pg_current_snapshot())
 ON CONFLICT (xid) DO NOTHING;
 
 -- name: forget_marks
--- Drop the marks of times whose events are past retention; and those of times that are still to come, made while the
+-- Drop the marks of times whose events are past retention, and the marks of future times, which were made while the
 -- clock was ahead.
 -- locks: rows of marks, SKIP LOCKED
 -- index: feed_mark_at
@@ -86,12 +87,12 @@ DELETE FROM jobs_feedmark WHERE xid = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED));
 
 -- name: window
--- Where the events after a place lie, as far as one statement should read: a span of partitions, and the transactions
--- that had ended by the end of it. Times are bounded with room for a clock that was put right.
+-- The range in which the events after a place lie, as far as one statement should read: a span of partitions, and the
+-- transactions that had ended by the end of it. The bounds of time leave room for a clock that was put right.
 -- index: primary key, feed_mark_at
 -- returns: since, until, before_xid (as text), and whether later windows follow
 WITH after AS MATERIALIZED (
-    -- No mark, no bound: least() of nothing and a time would be that time.
+    -- Without a mark there is no bound: least() of null and a time would be that time.
     SELECT (SELECT least(at, carillon_now()) FROM jobs_feedmark WHERE xid < %(after_xid)s::text::xid8
             ORDER BY jobs_feedmark.xid DESC LIMIT 1) AS at
 ), following AS MATERIALIZED (

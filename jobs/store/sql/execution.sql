@@ -1,22 +1,22 @@
--- How these statements stay fast while statistics are old, as they are whenever load rises (make bench NAME=throughput):
+-- These statements stay fast while statistics are old, as they are whenever load rises (make bench NAME=throughput).
 -- ``CASE t.state WHEN …`` keeps the planner from taking a partial index on the state, where it would read every queued
--- trigger to find a hundred; ``LATERAL … OFFSET 0`` keeps lookups by key from being turned round into scans.
+-- trigger to find a hundred. ``LATERAL … OFFSET 0`` keeps it from turning lookups by key into scans.
 
 -- name: claim
--- Take a batch of messages' triggers: those still queued under the message's fence, of a type that the message is for,
--- of a job that may run under the version they were dispatched for. The others stay untouched: they belong to the
--- dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that names triggers
--- of another type is forged: no handler but their own is given them. Also left to others is work of tenants that crowd
--- this process: all work of %(crowded)s, and of %(waiting)s the work that may be started only once. While dispatch is
--- stopped, or operators paused the type or the target, nothing is claimed; nor what the breaker of a tenant's
--- target does not let through. A run with a payload of its own may call something else: what it calls is counted only
--- where it probes.
+-- Take the triggers of a batch of messages: those that are still queued under the message's fence, of a type that the
+-- message is for, of a job that may run under the version they were dispatched for. The others stay untouched: they
+-- belong to the dispatch that queued them again. A trigger keeps its type for as long as its fence, so a message that
+-- names triggers of another type is forged: only the handler of their own type gets them. Work of tenants that crowd
+-- this process is also left to others: all work of %(crowded)s, and of %(waiting)s the work that may be started only
+-- once. Nothing is claimed while dispatch is stopped, or while operators have paused the type or the target. Triggers
+-- that the breaker of a tenant's target does not let through are not claimed either. A run with a payload of its own
+-- may call another target: its call is counted only if it is the probe.
 -- transition: queued -> running
 -- locks: trigger rows, waits (worker)
 -- index: primary key, queue_paused
 -- plan: kept
--- returns: everything a handler needs, one row an attempt; created and queued in seconds since 1970, which are read in a
--- tenth of the time of an instant, and rarely wanted; workflow: filled by store.workflows.flow where it is a task
+-- returns: everything a handler needs, one row an attempt; created and queued: seconds since 1970, which take a tenth
+-- of an instant's time to read and are rarely needed; workflow: filled by store.workflows.flow if it is a task
 WITH fit AS MATERIALIZED (
     SELECT w.*, job.version, job.name AS job_name, coalesce(t.payload, job.payload) AS payload, job.timeout,
            job.retry_policy, job.delivery, tenant.slug AS tenant, tenant.webhook_secret,
@@ -68,8 +68,8 @@ WITH fit AS MATERIALIZED (
 SELECT *, NULL AS workflow FROM claimed;
 
 -- name: adopt
--- What a claim took whose answer was lost, for the claim that is repeated: running under the message's fence, by the very
--- attempts that the claim was to start. Their leases begin again.
+-- The triggers that a claim took whose answer was lost, for the claim that is repeated. They run under the message's
+-- fence, in the very attempts that the claim should have started. Their leases begin again.
 -- transition: running -> running
 -- locks: trigger rows, waits (worker)
 -- index: primary key, jobs_attempt_trigger
@@ -109,9 +109,9 @@ FROM kept,
 
 -- name: hand_back
 -- Give back triggers queued under the message's fence that may not run: their job was paused, cancelled or edited, or
--- operators stopped dispatch or paused their type or target. The fence is spent, so the message is dead; dispatch decides again.
--- Triggers of none of ``job_types`` (null: of any) are left alone: the message was never for them. Triggers that a crowded
--- process leaves alone are parked, so that they do not come back at once.
+-- operators stopped dispatch or paused their type or target. The fence is spent, so the message is dead; dispatch
+-- decides again. Triggers of a type that is not in ``job_types`` (null: every type is) are left alone: the message was
+-- never for them. Triggers that a crowded process leaves alone are parked, so that they do not come back at once.
 -- transition: queued -> pending
 -- locks: trigger rows, SKIP LOCKED: a locked one is left to reap_queued
 -- index: primary key
@@ -145,7 +145,8 @@ WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = held.id AND t.fence = held.fence AN
 RETURNING t.id, t.cancel_requested;
 
 -- name: note_stopping
--- Note that the worker of these attempts was told to stop: killed before it has ended them, it is no crash of theirs.
+-- Note that the worker of these attempts was told to stop. If it is killed before it has ended them, that does not
+-- count as a crash of theirs.
 -- locks: trigger rows, waits (worker)
 -- index: jobs_attempt_trigger
 UPDATE jobs_attempt a SET error_code = 'stopping'
@@ -163,9 +164,9 @@ WHERE id = %(id)s AND fence = %(fence)s AND CASE state WHEN 'running' THEN true 
 RETURNING id;
 
 -- name: finish
--- Write a group of outcomes. An outcome whose trigger has moved on changes nothing but its own attempt, which is kept
--- as stale. A wish to cancel beats a wish to retry. An edit leaves alone what runs: a retry takes up the job's present
--- type and priority here, as dispatch takes up its version and its payload.
+-- Write a group of outcomes. An outcome whose trigger has moved on changes only its own attempt, which is kept as
+-- stale. A wish to cancel beats a wish to retry. An edit does not change running triggers: a retry takes the job's
+-- present type and priority here, as dispatch takes its version and its payload.
 -- transition: running -> succeeded
 -- transition: running -> retrying
 -- transition: running -> dead
@@ -175,7 +176,7 @@ RETURNING id;
 -- plan: kept
 -- returns: id and state of the triggers that were still ours, and the seconds of their attempts
 WITH outcome AS MATERIALIZED (
-    -- An array may be empty where all its elements are.
+    -- An array may be empty if all its elements are.
     SELECT id, fence, attempt_id, attempt_started_at, state, coalesce(reason, '') AS reason,
            coalesce(delay, interval '0') AS delay, result, attempt_state, coalesce(error_code, '') AS error_code,
            coalesce(error_class, '') AS error_class, coalesce(error_message, '') AS error_message,
@@ -210,14 +211,15 @@ WITH outcome AS MATERIALIZED (
         traceback = o.traceback, http_status = o.http_status, response_excerpt = o.response_excerpt,
         output = coalesce(o.output, a.output)
     FROM outcome o
-    -- The span names the partitions; a second array would be probed in every combination with the ids.
+    -- The time span selects the partitions; a second array would be probed in every combination with the ids.
     WHERE a.id = ANY(%(attempt_ids)s::uuid[]) AND a.started_at BETWEEN %(first_started_at)s AND %(last_started_at)s
       AND a.id = o.attempt_id AND a.started_at = o.attempt_started_at AND a.state IN ('started', 'lost')
 )
 SELECT id, state, seconds FROM moved;
 
 -- name: succeed
--- As finish, for the success of a single trigger: a fifth less of the server's time, and of the worker's, without arrays.
+-- As finish, for the success of a single trigger. Without arrays it takes a fifth less of the server's time, and of the
+-- worker's.
 -- transition: running -> succeeded
 -- locks: rows of a trigger and its attempt, waits (worker)
 -- index: primary key
@@ -241,9 +243,9 @@ WITH moved AS (
 SELECT id, state, seconds FROM moved;
 
 -- name: pause_gone
--- The targets of these triggers say that they are gone for good (HTTP 410): pause their jobs with the reason. Not where
--- the job was edited since the attempt was claimed, nor for a payload that only one run-now had: the job's own target
--- has not been heard of; nor of a workflow's task, which nobody could resume.
+-- The targets of these triggers say that they are gone for good (HTTP 410): pause their jobs with the reason. Do not
+-- pause a job that was edited since the attempt was claimed. Do not pause it for a payload that only one run-now had:
+-- the job's own target has not answered. Do not pause the job of a workflow's task, because it could not be resumed.
 -- locks: job rows, waits (worker)
 -- index: primary keys
 -- returns: id
@@ -254,8 +256,8 @@ WHERE t.id = ANY(%(trigger_ids)s::uuid[]) AND t.payload IS NULL AND job.id = t.j
 RETURNING job.id;
 
 -- name: store_result
--- Keep what a Celery task returned, once: a stale duplicate of the message never overwrites it. Nothing depends on it, so
--- its commit does not wait for the disk.
+-- Keep the return value of a Celery task, once: a stale duplicate of the message never overwrites it. Nothing depends
+-- on it, so the commit does not wait for the disk.
 -- plan: kept
 WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO django_celery_results_taskresult

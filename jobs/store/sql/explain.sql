@@ -1,12 +1,12 @@
--- Why a trigger waits: the figures by which dispatch decides, for one trigger at a time. jobs.explain says what they
--- mean. Decisions of jobs.core.policies are asked there (line); the counts for release are those of parking.sql, and a
+-- Why a trigger waits: the figures by which dispatch decides, for one trigger at a time. jobs.explain explains their
+-- meaning, and asks jobs.core.policies for its decisions (line). The counts for release are those of parking.sql. A
 -- test holds the answers to dispatch.
 
 -- name: trigger_facts
--- All facts that decide whether one trigger may start now, and its outcome if it has ended. Of the job's other
--- triggers, at most %(most)s that wait and as many that are under way are looked at. For a trigger that has ended
--- nothing is counted.
--- index: primary key, trigger_in_flight, trigger_unfinished_of_job, trigger_key_in_flight, trigger_lane,
+-- All facts that decide whether one trigger may start now, and its outcome if it has ended. At most %(most)s of the
+-- job's other triggers that wait are read, and as many that are under way. For a trigger that has ended, nothing is
+-- counted.
+-- index: primary key, trigger_in_flight, trigger_unfinished_by_job, trigger_key_in_flight, trigger_lane,
 -- jobs_attempt_trigger, workflowrun_running
 -- returns: one row, or none when the tenant has no such trigger
 WITH fact AS MATERIALIZED (
@@ -71,7 +71,7 @@ FROM fact, LATERAL (
     FROM other) others, LATERAL (
     SELECT CASE WHEN fact.unfinished AND fact.job_type = 'carillon.workflow'
         THEN carillon_running_runs(fact.workflow_id) ELSE 0 END AS running_runs OFFSET 0) begun, LATERAL (
-    -- All tenants' decide whether there is room; only its own are told of.
+    -- The triggers of all tenants decide whether there is room; only the tenant's own are reported.
     SELECT count(*) AS in_flight, count(*) FILTER (WHERE f.state = 'queued') AS queued,
            count(*) FILTER (WHERE f.state = 'queued' AND f.priority <= %(least_urgent)s) AS urgent_queued,
            count(*) FILTER (WHERE f.tenant_id = fact.tenant_id) AS own_in_flight,
@@ -85,7 +85,7 @@ FROM fact, LATERAL (
     SELECT count(*) FILTER (WHERE alive) AS present, sum(concurrency) FILTER (WHERE alive) AS processes,
            max(seen_at) AS seen_at
     FROM jobs_worker, LATERAL (SELECT seen_at > carillon_now() - %(silence)s::interval AS alive) a
-    -- And its tenant's own pull workers, of a type that both kinds serve.
+    -- And its tenant's own pull workers, for a type that both kinds of workers serve.
     WHERE queues && ARRAY['jobs.' || fact.job_type, 'jobs.' || fact.job_type || '@' || fact.tenant_id]::varchar[]) workers, LATERAL (
     SELECT max(expires_at) AS expires_at FROM jobs_lease) leaders
 LEFT JOIN LATERAL (
@@ -97,9 +97,9 @@ LEFT JOIN LATERAL (
     ORDER BY number DESC, started_at DESC LIMIT 1) attempt ON true;
 
 -- name: line
--- A waiting trigger, behind the first %(limit)s of its job that dispatch decides before it, as dispatch would read them
--- (candidates of dispatch.sql), but unlocked. At most %(most)s triggers of the job are looked at.
--- index: primary key, trigger_unfinished_of_job
+-- A waiting trigger, behind the first %(limit)s triggers of its job that dispatch decides before it, read as dispatch
+-- would read them (candidates of dispatch.sql), but without locks. At most %(most)s triggers of the job are looked at.
+-- index: primary key, trigger_unfinished_by_job
 -- returns: for each the columns that jobs.core.policies.decide needs, the asked one last; no row when the tenant has no
 -- such trigger
 WITH asked AS MATERIALIZED (
@@ -119,8 +119,8 @@ FROM (
 ORDER BY is_asked, due_at, id;
 
 -- name: job_facts
--- A job's unfinished triggers by state, as far as so many are looked at, and the one that has waited longest.
--- index: trigger_unfinished_of_job
+-- A job's unfinished triggers by state, and the one that has waited longest. At most ``limit`` triggers are looked at.
+-- index: trigger_unfinished_by_job
 -- returns: pending, queued, running, retrying, and the id of the oldest that waits (or null)
 WITH unfinished AS MATERIALIZED (
     SELECT id, state, scheduled_for FROM jobs_trigger
@@ -133,8 +133,8 @@ SELECT count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WH
 FROM unfinished;
 
 -- name: pace
--- What was counted of a tenant in the present minute and the one before: the firings that started, of one job type and
--- of all, and how long the attempts that ended had run.
+-- A tenant's counts in the present minute and the one before: the firings that started, of one job type and of all, and
+-- how long the attempts that ended had run.
 -- index: primary key of jobs_activityminute
 -- returns: seconds (that this covers), started, all_started, busy_seconds
 SELECT 60 + extract(epoch FROM present.now - present.minute)::float AS seconds,

@@ -1,5 +1,6 @@
 -- name: names
--- The living jobs of these tenants whose name begins so, at most so many: each tenant's in the order of names.
+-- The living jobs of these tenants whose names begin with the prefix, at most ``limit``, each tenant's in the order of
+-- names.
 -- index: job_name_unique_among_living, once a tenant
 -- returns: id, name, status, tenant_id
 SELECT found.id, found.name, found.status, found.tenant_id

@@ -1,8 +1,8 @@
--- What fires in the time to come, as schedules say.
+-- Future firings, as the schedules say.
 
 -- name: in_minute
--- How many jobs of a tenant fire next within the minute from %(minute)s on. Of all tenants' jobs in it, at most %(most)s
--- are looked at.
+-- How many jobs of a tenant fire next within the minute from %(minute)s on. Of all tenants' jobs in that minute, at
+-- most %(most)s are looked at.
 -- index: job_next_fire
 -- returns: own, looked_at
 SELECT count(*) FILTER (WHERE tenant_id = %(tenant_id)s) AS own, count(*) AS looked_at
@@ -14,7 +14,7 @@ FROM (SELECT tenant_id FROM jobs_job
 -- name: jobs_after
 -- Jobs from %(after)s on by id, for a walk over all of them.
 -- index: primary key
--- returns: what a schedule needs, at most %(limit)s
+-- returns: the columns that a schedule needs, at most %(limit)s rows
 SELECT id, tenant_id, status, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at,
        dst_policy, cron_dialect, jitter, created_at, next_fire_at
 FROM jobs_job WHERE id > %(after)s ORDER BY id LIMIT %(limit)s;
@@ -22,7 +22,7 @@ FROM jobs_job WHERE id > %(after)s ORDER BY id LIMIT %(limit)s;
 -- name: jobs_of_tenants
 -- Living jobs of some tenants, none of them hidden, at most %(limit)s, in no order.
 -- index: job_of_tenant
--- returns: what a schedule needs, and what a list of them shows
+-- returns: the columns that a schedule needs, and those that a list of jobs shows
 SELECT j.* FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
     SELECT id, tenant_id, name, job_type, status, schedule_type, cron_expression, timezone, "interval", run_at, starts_at,
            ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at
@@ -30,8 +30,8 @@ SELECT j.* FROM unnest(%(tenant_ids)s::bigint[]) AS whose(id), LATERAL (
 LIMIT %(limit)s;
 
 -- name: next_jobs
--- Active jobs in the order in which they fire next: the first %(limit)s, of %(tenant_ids)s alone if there are some, among
--- the first %(most)s of all tenants.
+-- Active jobs in the order in which they fire next: the first %(limit)s among the first %(most)s of all tenants. If
+-- %(tenant_ids)s is not null, only jobs of these tenants.
 -- index: job_next_fire
 -- returns: id, tenant_id, name, job_type, next_fire_at
 SELECT id, tenant_id, name, job_type, next_fire_at
@@ -43,7 +43,7 @@ ORDER BY next_fire_at LIMIT %(limit)s;
 -- name: pace
 -- How many firings started in each of the last whole minutes, of some tenants or of all.
 -- index: primary key of jobs_activityminute
--- returns: minute, started; of minutes in which some did
+-- returns: minute, started; only minutes in which firings started
 SELECT minute, sum(started)::bigint AS started
 FROM jobs_activityminute
 WHERE minute = ANY(ARRAY(SELECT date_trunc('minute', carillon_now(), 'UTC') - n * interval '1 minute'

@@ -1,11 +1,11 @@
 -- name: take_due
--- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes others.
--- With %(ids)s, those of them alone; without %(zoned)s, those alone whose instants no time zone decides (zones.sql). None
--- at all once the term is over. Those of suspended tenants wait: what they miss is judged when they go on.
+-- Jobs whose next instant enters the look-ahead window, locked until the transaction ends. Another beat takes other
+-- jobs. With %(ids)s, only these jobs; without %(zoned)s, only jobs whose instants no time zone decides (zones.sql).
+-- Returns none once the term is over. Jobs of suspended tenants wait: their missed firings are decided when they go on.
 -- locks: job rows, SKIP LOCKED
 -- index: job_next_fire, or the primary key
--- returns: what a schedule and its misfire policy need, since when a firing without jitter is on time, and the window's
--- end
+-- returns: the columns that a schedule and its misfire policy need, since when a firing without jitter is on time, and
+-- the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
        starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy, catchup_window,
        max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
@@ -21,10 +21,10 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: peek_due
--- A backlog of jobs that take_due would give, and some whose next instant is only just past, which a backlog would
--- hide. Nothing is locked.
+-- A backlog of jobs that take_due would give, and some jobs whose next instant has only just passed, which a backlog
+-- would hide. Nothing is locked.
 -- index: job_next_fire
--- returns: what a schedule needs, and the present
+-- returns: the columns that a schedule needs, and the present time
 (SELECT id, schedule_type, cron_expression, timezone, "interval", run_at, starts_at, ends_at, dst_policy, cron_dialect,
         created_at, next_fire_at, carillon_now() AS now
  FROM jobs_job
@@ -41,8 +41,8 @@ UNION ALL
  ORDER BY next_fire_at LIMIT %(fresh)s);
 
 -- name: materialize
--- Insert the firings as triggers; a firing that has its trigger already is left alone. ``traces`` is empty where none has
--- one.
+-- Insert the firings as triggers; a firing that already has its trigger is left alone. ``traces`` is empty if no firing
+-- has one.
 -- transition: - -> pending
 -- plan: kept
 -- returns: ids of the new triggers
@@ -61,7 +61,7 @@ ON CONFLICT (job_id, scheduled_for) DO NOTHING
 RETURNING id;
 
 -- name: advance
--- Move each job's next instant on, in the transaction that inserted the triggers before it.
+-- Advance each job's next instant, in the transaction that inserted the triggers before it.
 -- locks: job rows, held by take_due
 -- index: primary key
 -- plan: kept
@@ -70,7 +70,7 @@ FROM unnest(%(ids)s::uuid[], %(next_fire_ats)s::timestamptz[]) AS n(id, next_fir
 WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id;
 
 -- name: pause_broken
--- A schedule that cannot be computed pauses its job with the reason; it never stops the batch.
+-- Pause a job whose schedule cannot be computed, with the reason. Such a job never stops the batch.
 -- locks: the job's row, SKIP LOCKED
 -- index: primary key
 -- returns: id
@@ -80,8 +80,8 @@ WHERE status = 'active'
 RETURNING id;
 
 -- name: set_status
--- Bring jobs to a status, each with its next instant and since when, under the caller's locks; those that end, with
--- when they are deleted.
+-- Set the status of jobs, each with its next instant and the time since when it has this status, under the caller's
+-- locks. Jobs that end also get the time at which they are deleted.
 -- locks: job rows, held by the action
 -- index: primary key
 -- returns: id, expires_at
@@ -95,7 +95,7 @@ WHERE j.id = ANY(%(ids)s::uuid[]) AND j.id = n.id
 RETURNING j.id, j.expires_at;
 
 -- name: pauses_over
--- Jobs whose pause has come to the end that was set for it, the first to end first, but those of the given tenants.
+-- Jobs whose pause has reached the end that was set for it, the earliest end first, except jobs of the given tenants.
 -- Nothing is locked.
 -- index: job_paused_until
 -- returns: id, tenant_id
@@ -104,8 +104,8 @@ WHERE paused_until IS NOT NULL AND paused_until <= carillon_clock() AND tenant_i
 ORDER BY paused_until LIMIT %(limit)s;
 
 -- name: hold_paused
--- Those of these jobs whose pause is over still, locked until the transaction ends. What another action or beat is at
--- is left to it.
+-- Those of these jobs whose pause is still over, locked until the transaction ends. Jobs that another action or beat
+-- has locked are left to it.
 -- locks: job rows, SKIP LOCKED
 -- index: primary key
 -- returns: id
@@ -115,13 +115,13 @@ ORDER BY id
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: end_of_pause_refused
--- A job that cannot be resumed, as its schedule can no longer be computed, stays paused for that reason.
+-- A job that cannot be resumed, because its schedule can no longer be computed, stays paused for that reason.
 -- locks: job rows, held by the caller
 -- index: primary key
 UPDATE jobs_job SET paused_until = NULL, status_reason = left(%(reason)s, 500) WHERE id = %(id)s;
 
 -- name: note_versions
--- Put the jobs' present schedule and status on their timeline, from the moment they were changed: whatever changes
+-- Add the jobs' present schedule and status to their timeline, from the moment they were changed. Code that changes
 -- either sets updated_at to the clock it decided by, and calls this in the same transaction.
 -- index: primary key
 INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from)
@@ -129,11 +129,11 @@ SELECT gen_random_uuid(), id, tenant_id, version, status, carillon_schedule(job)
 FROM jobs_job job WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: insert
--- Write new jobs, each with the first entry of its timeline (of workflows' hidden jobs those that are schedules), and the triggers of
--- those that fire at once, announced to dispatchers: no beat materializes them. A job whose name a living job has is left
--- alone. %(common)s holds the columns that are the same of all of them: most are, and to read JSON is a third of what a job
--- costs. The audit trail learns who acts from the statement itself, so that it can be prepared: to parse and plan it takes
--- twice as long as to execute it.
+-- Write new jobs, each with the first entry of its timeline (of workflows' hidden jobs, only those that are schedules).
+-- Also write the triggers of jobs that fire at once, announced to dispatchers: no beat materializes them. A job whose
+-- name a living job already has is left out. %(common)s holds the columns that are the same for all these jobs: most
+-- are, and reading JSON is a third of the cost of a job. The audit trail learns the actor from the statement itself, so
+-- that the statement can be prepared: parsing and planning it take twice as long as executing it.
 -- transition: - -> pending
 -- index: job_name_unique_among_living
 -- returns: ids of those written
@@ -179,8 +179,8 @@ WITH signed AS MATERIALIZED (
 SELECT id FROM written;
 
 -- name: edit
--- Write the columns that edits change, of each job those that its row names, and its next version. What it does not name
--- stays as it is stored: a large payload is not written anew. The caller has locked the jobs.
+-- Write the columns that edits change: for each job those that its row names, and its next version. Columns that the
+-- row does not name stay as they are stored: a large payload is not written again. The caller has locked the jobs.
 -- locks: job rows, held by the caller
 -- index: primary key
 UPDATE jobs_job j SET
@@ -220,7 +220,8 @@ FROM (SELECT given, jsonb_populate_record(NULL::jobs_job, given) AS job
 WHERE j.id = (job).id;
 
 -- name: before_creation
--- What creating a job needs to know first: the time, the tenant's living jobs, whether the job type is its own.
+-- The facts that creating a job needs first: the time, the number of the tenant's living jobs, and whether the job type
+-- is the tenant's own.
 -- index: primary key of jobs_jobtally; pull_type_name_unique
 -- returns: now, jobs, declared
 SELECT carillon_clock() AS now,
@@ -228,16 +229,16 @@ SELECT carillon_clock() AS now,
        EXISTS (SELECT 1 FROM jobs_pulltype WHERE tenant_id = %(tenant_id)s AND name = %(job_type)s) AS declared;
 
 -- name: living
--- How many living jobs a tenant has, neither ended nor deleted, from what the table's triggers keep count of.
+-- How many living jobs a tenant has, neither ended nor deleted, read from the count that the table's triggers keep.
 -- index: primary key of jobs_jobtally
 -- returns: jobs
 SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM jobs_jobtally WHERE tenant_id = %(tenant_id)s;
 
 -- name: complete
--- Jobs with nothing left to materialize, nothing unfinished and nothing to catch up with are completed. Walks by id
--- from %(after)s, so that many unfinished jobs cannot hide the finished ones.
+-- Complete jobs with nothing left to materialize, nothing unfinished and nothing to catch up with. Walks by id from
+-- %(after)s, so that many unfinished jobs cannot hide the finished ones.
 -- locks: job rows, SKIP LOCKED
--- index: job_exhausted, trigger_unfinished_of_job, catchup_of_job
+-- index: job_exhausted, trigger_unfinished_by_job, catchup_of_job
 -- returns: id, and whether it was completed
 WITH candidate AS (
     SELECT id FROM jobs_job
@@ -248,7 +249,7 @@ WITH candidate AS (
     UPDATE jobs_job SET status = 'completed', updated_at = carillon_clock(),
            expires_at = carillon_clock() + coalesce(delete_after, %(keep_ended)s::interval)
     WHERE id = ANY(ARRAY(SELECT id FROM candidate))
-      -- Not NOT EXISTS, which may become a join that reads every unfinished trigger there is.
+      -- Not NOT EXISTS, which may become a join that reads every unfinished trigger.
       AND (SELECT t.id FROM jobs_trigger t
            WHERE t.job_id = jobs_job.id AND t.phase IN ('pending', 'retrying', 'in_flight') LIMIT 1) IS NULL
       AND (SELECT c.id FROM jobs_catchup c WHERE c.job_id = jobs_job.id AND c.finished_at IS NULL LIMIT 1) IS NULL
@@ -257,10 +258,10 @@ WITH candidate AS (
 SELECT candidate.id, done.id IS NOT NULL AS completed FROM candidate LEFT JOIN done USING (id) ORDER BY candidate.id;
 
 -- name: expire
--- Delete ended jobs whose time is over, the first first. One with a firing under way, or due by hand, is looked at again
--- after %(again)s: it stays in nobody's way meanwhile.
+-- Delete ended jobs whose time is over, the earliest first. A job with a firing under way, or due by hand, is looked at
+-- again after %(again)s, so that it does not block other jobs meanwhile.
 -- locks: job rows, SKIP LOCKED
--- index: job_expires, trigger_unfinished_of_job
+-- index: job_expires, trigger_unfinished_by_job
 -- returns: id, and whether it was deleted
 WITH candidate AS (
     SELECT id, (SELECT t.id FROM jobs_trigger t
@@ -278,11 +279,12 @@ FROM candidate WHERE j.id = ANY(ARRAY(SELECT id FROM candidate)) AND j.id = cand
 RETURNING j.id, idle AS deleted;
 
 -- name: purge
--- Drop jobs that were deleted before the retention began, the first first, with their timelines. One whose history is not
--- all gone is left, and looked at again when the walk begins anew; and so is one that a version of a workflow refers to.
+-- Drop jobs that were deleted before the retention began, the earliest first, with their timelines. A job that still
+-- has history is left, and looked at again when the walk begins again; so is a job that a version of a workflow refers
+-- to.
 -- locks: job rows, SKIP LOCKED
 -- index: job_deleted, trigger_one_per_firing, catchup_of_job, skippedrange_of_job, jobversion_of_job
--- returns: when the last one looked at was deleted (deleted_at), how many there were and how many of them were dropped
+-- returns: when the last job looked at was deleted (deleted_at), how many were looked at and how many were dropped
 WITH page AS MATERIALIZED (
     SELECT id, deleted_at FROM jobs_job
     WHERE deleted_at IS NOT NULL AND deleted_at > %(after)s AND deleted_at < carillon_now() - %(retention)s

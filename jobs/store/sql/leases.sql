@@ -1,9 +1,9 @@
--- One lease, called leader: who holds it leads. No beat waits for another's lock: a lease with a locked row is reported
--- as such, and the leader decides what follows (jobs.engine.leader).
+-- One lease, called leader: the beat that holds it leads. No beat waits for another's lock: a lease with a locked row
+-- is reported as such, and the leader decides how to go on (jobs.engine.leader).
 
 -- name: take
--- Take the lease if it is free, expired for %(idle)s or this holder's own, under a new term: a holder that let it expire,
--- or lost touch with it, begins a new leadership, because its knowledge may be out of date.
+-- Take the lease under a new term if it is free, has been expired for %(idle)s, or is this holder's own. A holder that
+-- let it expire, or lost touch with it, begins a new leadership, because its knowledge may be out of date.
 -- locks: the lease row, SKIP LOCKED
 -- returns: term (null: the row is locked), whether another holder had it before, and how long ago its lease ran out
 -- (null: there was none); no row while another holds it
@@ -51,8 +51,8 @@ WHERE name = 'leader' AND term = %(term)s AND holder = %(holder)s AND expires_at
   AND NOT EXISTS (SELECT FROM mine);
 
 -- name: release
--- End exactly this leadership at once, so that another beat starts without waiting. A lease with a locked row expires by
--- itself.
+-- End exactly this leadership at once, so that another beat starts without waiting. A lease with a locked row expires
+-- by itself.
 -- locks: the lease row, SKIP LOCKED
 UPDATE jobs_lease SET expires_at = carillon_clock()
 WHERE name = ANY(ARRAY(

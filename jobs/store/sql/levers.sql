@@ -1,5 +1,6 @@
--- Operators' levers over all tenants: dispatch as a whole (jobs.models.Installation), and each job type's queue. Dispatch
--- reads the first when it locks tenants, the others when it locks queues (queues.sql: lock); claim reads both but the cap.
+-- Operators' levers over all tenants: dispatch as a whole (jobs.models.Installation), and each job type's queue.
+-- Dispatch reads the first when it locks tenants, the others when it locks queues (queues.sql: lock). Claim reads both,
+-- except the cap.
 
 -- name: know_installation
 -- Make the one row, so that the statements below find it.
@@ -7,7 +8,7 @@
 INSERT INTO jobs_installation (id, stopped_by, stop_reason) VALUES (1, '', '') ON CONFLICT DO NOTHING;
 
 -- name: stop
--- Stop dispatch. What is stopped already stays so since then; another reason takes the place of its own.
+-- Stop dispatch. If it is stopped already, the time of that stop stays; another reason replaces the old one.
 -- locks: the installation's row, waits (request)
 -- index: primary key
 -- returns: id, if something changed
@@ -26,8 +27,8 @@ WHERE id = 1 AND stopped_at IS NOT NULL
 RETURNING id;
 
 -- name: pause_type
--- Pause a job type for all tenants. A dispatcher that serves it holds its row: once this is committed, no dispatch of it
--- follows.
+-- Pause a job type for all tenants. A dispatcher that serves the type holds its row: once this is committed, no
+-- dispatch of the type follows.
 -- locks: the queue's row, waits (request)
 -- index: primary key
 -- returns: job_type, if something changed
@@ -46,7 +47,7 @@ WHERE job_type = %(job_type)s::text AND paused_at IS NOT NULL
 RETURNING job_type;
 
 -- name: cap_type
--- Bound what is in flight of a job type; null lifts that.
+-- Limit how many triggers of a job type are in flight; null lifts the limit.
 -- locks: the queue's row, waits (request)
 -- index: primary key
 -- returns: job_type, if something changed
@@ -55,7 +56,7 @@ WHERE job_type = %(job_type)s::text AND max_in_flight IS DISTINCT FROM %(max_in_
 RETURNING job_type;
 
 -- name: types
--- Job types by name, those of %(job_types)s and those on which a lever is set, with what is in flight of each.
+-- Job types by name, those of %(job_types)s and those on which a lever is set, with the triggers in flight of each.
 -- index: trigger_in_flight
 -- returns: job_type, paused_at, paused_by, pause_reason, max_in_flight, queued, running
 SELECT coalesce(q.job_type, named.job_type) AS job_type, q.paused_at, coalesce(q.paused_by, '') AS paused_by,

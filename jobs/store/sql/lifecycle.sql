@@ -6,8 +6,8 @@
 SELECT id FROM tenants_tenant WHERE id = %(tenant_id)s FOR NO KEY UPDATE;
 
 -- name: weigh
--- How many unfinished triggers each of these jobs has, as far as %(most)s: what a statement below would write.
--- index: trigger_unfinished_of_job
+-- How many unfinished triggers each of these jobs has, counted up to %(most)s: a statement below would write these.
+-- index: trigger_unfinished_by_job
 -- returns: id, triggers
 SELECT w.id, (SELECT count(*) FROM (
     SELECT FROM jobs_trigger t
@@ -19,7 +19,7 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id);
 -- Spend the fence of jobs' queued triggers; their messages are dead from here on.
 -- transition: queued -> pending
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 -- returns: id, tenant_id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'in_flight' AND state = 'queued'
@@ -28,13 +28,13 @@ RETURNING id, tenant_id, job_type;
 -- name: hold_jobs
 -- Take paused jobs' waiting triggers out of the dispatcher's sight, or (held = false) put them back.
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 UPDATE jobs_trigger SET held = %(held)s, parked = parked AND %(held)s,
                         parked_until = CASE WHEN %(held)s THEN parked_until END
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying') AND held <> %(held)s;
 
 -- name: paused_since
--- When these jobs were paused: where the last unbroken stretch of paused entries on their timeline begins. If the
+-- When these jobs were paused: the beginning of the last unbroken stretch of paused entries on their timeline. If the
 -- timeline does not tell (it was purged, or is not kept), the job's creation.
 -- index: jobversion_of_job, primary key
 -- returns: id, paused_at
@@ -50,10 +50,11 @@ FROM unnest(%(job_ids)s::uuid[]) AS w(id), LATERAL (
 
 -- name: skip_paused
 -- Skip firings that fell due while their jobs were paused (DESIGN §9, resume). A firing that fell due before the pause
--- is treated like any due one; one that falls due later is not late; one that had been tried before the pause goes on.
+-- is treated like any due firing. A firing that falls due later is not late. A firing that was tried before the pause
+-- goes on.
 -- transition: pending -> skipped
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 -- returns: id, tenant_id, job_type
 UPDATE jobs_trigger t SET state = 'skipped', reason = 'paused', finished_at = carillon_clock(), held = false,
                           parked = false, parked_until = NULL
@@ -64,9 +65,9 @@ WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = pause.job_id AND t.phas
 RETURNING t.id, t.tenant_id, t.job_type;
 
 -- name: withdraw_future
--- An edit, or new rules of a time zone, remove firings that lie ahead: they are no longer expected.
+-- Remove firings that lie ahead, after an edit or new rules of a time zone: they are no longer expected.
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 -- returns: id, tenant_id, job_type
 DELETE FROM jobs_trigger
 WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'schedule' AND attempt_count = 0 AND replay_count = 0
@@ -74,9 +75,10 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase = 'pending' AND origin = 'sche
 RETURNING id, tenant_id, job_type;
 
 -- name: restamp
--- Edits hand what is due already over to the jobs' new versions; what is still queued is so after a change of name.
+-- After edits, hand triggers that are due already over to the jobs' new versions. Triggers that are still queued are so
+-- after a change of name.
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 UPDATE jobs_trigger t SET job_version = edit.version, priority = edit.priority, job_type = edit.job_type
 FROM unnest(%(job_ids)s::uuid[], %(versions)s::int[], %(priorities)s::smallint[], %(job_types)s::text[])
      AS edit(job_id, version, priority, job_type)
@@ -84,11 +86,11 @@ WHERE t.job_id = ANY(%(job_ids)s::uuid[]) AND t.job_id = edit.job_id
   AND t.phase IN ('pending', 'retrying', 'in_flight') AND t.state <> 'running';
 
 -- name: cancel_jobs
--- Cancel jobs' waiting triggers and ask their running ones to stop: their workers learn it with the next renewal.
--- One statement, so that a trigger on its way between running and retrying cannot slip through.
+-- Cancel jobs' waiting triggers and ask their running ones to stop: their workers learn it with the next renewal. This
+-- is one statement, so that a trigger on its way between running and retrying cannot slip through.
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 -- returns: id, tenant_id, job_type, state
 UPDATE jobs_trigger SET
     cancel_requested = state = 'running',
@@ -102,7 +104,7 @@ WHERE job_id = ANY(%(job_ids)s::uuid[]) AND phase IN ('pending', 'retrying', 'in
 RETURNING id, tenant_id, job_type, state;
 
 -- name: cancel
--- Cancel waiting triggers by their ids, and ask those that run to stop: as cancel_jobs.
+-- Cancel waiting triggers by their ids, and ask running ones to stop, as in cancel_jobs.
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, waits (request)
 -- index: primary key
@@ -118,9 +120,9 @@ WHERE id = ANY(%(ids)s::uuid[]) AND tenant_id = %(tenant_id)s AND state IN ('pen
 RETURNING id, tenant_id, job_type, state, origin, fence, replay_count;
 
 -- name: replay
--- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key.
--- Triggers of a job that was cancelled or deleted stay as they are, and those of workflow runs, which are retried as a
--- whole (workflows.sql). What they do from here on is part of the trace of whoever asks for it.
+-- Send ended triggers through once more, as their job is now: fresh retry budget, same idempotency key. Triggers of a
+-- job that was cancelled or deleted stay as they are. So do triggers of workflow runs, which are retried as a whole
+-- (workflows.sql). From here on, the replayed triggers are part of the caller's trace.
 -- transition: dead, succeeded, skipped, cancelled -> pending
 -- locks: trigger rows, waits (request)
 -- index: primary key

@@ -1,7 +1,7 @@
 -- name: waiting
--- The first to fall due after one instant and until another, over all lanes of these tenants and types. Jumps from lane to
--- lane (a loose index scan), keeps the lanes whose first is earliest, as many as rows are wanted, and takes as many rows
--- from each: no row of another lane can come before those.
+-- The first triggers to fall due after one instant and until another, over all lanes of these tenants and types. A
+-- loose index scan jumps from lane to lane. It keeps the lanes whose first trigger is earliest, as many as rows are
+-- wanted, and takes as many rows from each: no row of another lane can come before those.
 -- index: trigger_lane
 -- returns: id, the first to fall due first
 WITH RECURSIVE lane AS (
@@ -36,7 +36,7 @@ SELECT due.id FROM heads, LATERAL (
 ORDER BY due.due_at, due.id LIMIT %(limit)s;
 
 -- name: labelled
--- The newest jobs with a label: so many of each of these tenants, and of all of them together.
+-- The newest jobs with a label: at most ``each`` of each of these tenants, and at most ``limit`` in all.
 -- index: primary key of jobs_joblabel
 -- returns: job_id, the newest first
 SELECT labelled.job_id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
@@ -46,7 +46,8 @@ SELECT labelled.job_id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATE
 ORDER BY labelled.job_id DESC LIMIT %(limit)s;
 
 -- name: at_rest
--- The newest jobs in a status in which nothing fires: so many of each of these tenants, and of all of them together.
+-- The newest jobs in a status in which nothing fires: at most ``each`` of each of these tenants, and at most ``limit``
+-- in all.
 -- index: job_at_rest
 -- returns: id, the newest first
 SELECT resting.id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
@@ -57,7 +58,8 @@ SELECT resting.id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
 ORDER BY resting.id DESC LIMIT %(limit)s;
 
 -- name: named
--- Living jobs whose names lie between two texts: so many of each of these tenants, and of all of them together.
+-- Living jobs whose names lie between two texts: at most ``each`` of each of these tenants, and at most ``limit`` in
+-- all.
 -- index: job_name_unique_among_living
 -- returns: id, the newest first
 SELECT named.id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
@@ -68,9 +70,10 @@ SELECT named.id FROM unnest(%(tenant_ids)s::bigint[]) AS tenant(id), LATERAL (
 ORDER BY named.id DESC LIMIT %(limit)s;
 
 -- name: latest_firings
--- Of each of these jobs the latest firings until now, for a row of dots.
+-- The latest firings until now of each of these jobs, for a row of dots.
 -- index: trigger_one_per_firing
--- returns: job_id, id, scheduled_for, started_at, finished_at, state, reason, attempt_count; the earliest of a job first
+-- returns: job_id, id, scheduled_for, started_at, finished_at, state, reason, attempt_count; the earliest of a job
+-- first
 SELECT wanted.job_id, latest.*
 FROM unnest(%(job_ids)s::uuid[]) AS wanted(job_id), LATERAL (
     SELECT t.id, t.scheduled_for, t.started_at, t.finished_at, t.state, t.reason, t.attempt_count FROM jobs_trigger t
@@ -79,11 +82,12 @@ FROM unnest(%(job_ids)s::uuid[]) AS wanted(job_id), LATERAL (
 ORDER BY wanted.job_id, latest.scheduled_for;
 
 -- name: failures
--- The latest dead letters since then that nobody dismissed, of all tenants or of these, grouped by what they have in common: the tenant, the
--- type, the last attempt's error code and HTTP status, and the job's target. What an attempt began before its trigger was
--- last started is not looked at, so that of the attempts' partitions few are.
+-- The latest dead letters since then, of all tenants or of these. They are grouped by their common columns: the tenant,
+-- the type, the last attempt's error code and HTTP status, and the job's target. Attempts that began before their
+-- trigger was last started are not looked at, so that few of the attempts' partitions are read.
 -- index: trigger_letter_died, trigger_letter_of_tenant, jobs_attempt_trigger, primary key of jobs_job
--- returns: tenant_id, job_type, error_code, http_status, target, count, jobs, first_at, last_at, sample_id; the most first
+-- returns: tenant_id, job_type, error_code, http_status, target, count, jobs, first_at, last_at, sample_id; the
+-- most first
 WITH dead AS MATERIALIZED (
     (SELECT id, tenant_id, job_id, job_type, finished_at, coalesce(started_at, created_at) AS begun_at FROM jobs_trigger
      WHERE %(tenant_ids)s::bigint[] IS NULL AND phase = 'dead' AND dismissed_at IS NULL AND finished_at >= %(since)s::timestamptz

@@ -21,7 +21,7 @@ WHERE id = (
 RETURNING job_type, items;
 
 -- name: forget
--- Drop what no worker took for so long that its triggers were queued again under other fences.
+-- Drop messages that no worker took for so long that their triggers were queued again under other fences.
 -- locks: rows, SKIP LOCKED
 -- index: primary key
 -- returns: id

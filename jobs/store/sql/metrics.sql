@@ -1,10 +1,10 @@
--- The figures that monitoring reads every few seconds. Each read is bounded by what may be in flight, by the number of
--- queues and processes, or by a limit; nothing counts a table. Counters come from jobs_activitytotal. The time is asked
--- for once a statement, since asking costs as much as reading a row.
+-- The figures that monitoring reads every few seconds. Each read is bounded by the number of triggers that may be in
+-- flight, by the number of queues and processes, or by a limit; nothing counts a table. Counters come from
+-- jobs_activitytotal. The time is asked for once a statement, because asking costs as much as reading a row.
 
 -- name: totals
--- What happened, ever, by job type and tenant; "other" are the tenants without series of their own. Sums of one series
--- only go up: a tenant that loses its name loses its row, and what it does from then on is added to the others.
+-- All counts since the beginning, by job type and tenant; "other" are the tenants without series of their own. Sums of
+-- one series only go up: a tenant that loses its name loses its row, and its later activity is added to the others.
 -- index: primary keys
 -- returns: tenant (null: all of them), and a row of jobs_activitytotal
 SELECT CASE WHEN total.tenant_id >= 0 THEN coalesce(tenant.slug, 'other') END AS tenant, total.*
@@ -15,16 +15,18 @@ WHERE total.tenant_id <= 0 OR tenant.id IS NOT NULL
 ORDER BY total.job_type, tenant;
 
 -- name: own
--- What processes tell of themselves, ever. As many rows as the code has names, routes, steps and buckets.
+-- All counts that processes have reported about themselves. There are as many rows as the code has names, routes, steps
+-- and buckets.
 -- index: primary key
 -- returns: name, labels, kind, count
 SELECT name, labels, kind, count FROM jobs_owntotal ORDER BY name, labels;
 
 -- name: ahead
--- What is late before it is due: how long ago the first job should have got its next trigger (those of suspended tenants
--- wait on purpose), and catch-ups that are not done; the place that the notifier has come to; and of workflows how many
--- runs go on, of the %(runs)s oldest, how many of them are paused, since when the oldest goes on that is not paused, and
--- their tasks that have not ended, by state, of %(tasks)s that are looked at.
+-- Delays before firings are due: how long ago the first job should have got its next trigger (jobs of suspended tenants
+-- wait on purpose), and catch-ups that are not done. Also the place that the notifier has reached. For the %(runs)s
+-- oldest workflow runs that go on: how many there are, how many of them are paused, and for how long the oldest that is
+-- not paused has gone on. For workflow tasks that have not ended: their number by state, among %(tasks)s that are
+-- looked at.
 -- index: job_next_fire, catchup_undecided, catchup_to_run, workflowrun_oldest, taskrun_unfinished, primary keys
 -- returns: materialization_lag_seconds, catch_ups (at most %(limit)s of each stage), 0: nothing waits; read_xid (as
 -- text) and read_event_id, null: it has not begun; running, paused, oldest_seconds (0: none goes on), waiting, ready,
@@ -70,9 +72,10 @@ SELECT job_type, state, count(*) AS count,
 FROM jobs_trigger WHERE phase = 'in_flight' GROUP BY job_type, state;
 
 -- name: due
--- What is due and waits in dispatch's sight, by job type: from lane to lane as dispatch's sweep. How late the first
--- trigger of each lane is, is exact; of the %(lanes)s lanes that wait longest up to %(limit)s triggers each are counted,
--- of others one. Suspended tenants are left out, since their triggers wait on purpose.
+-- Triggers that are due and wait in dispatch's sight, by job type. Reads from lane to lane, as dispatch's sweep does.
+-- The delay of the first trigger of each lane is exact. Of the %(lanes)s lanes that have waited longest, up to
+-- %(limit)s triggers each are counted; of other lanes, one. Suspended tenants are left out, because their triggers wait
+-- on purpose.
 -- index: trigger_lane
 -- returns: job_type, count, lag_seconds (0: nothing is due)
 WITH RECURSIVE lane AS (
@@ -104,9 +107,9 @@ SELECT job_type, (count(*) FILTER (WHERE due_at <= (SELECT carillon_now()))
 FROM shown GROUP BY job_type;
 
 -- name: parked
--- What is due and parked, by job type and cause: until another trigger has ended (overlap), for a time, as its target's
--- rate or a crowded worker demands (rate), or until its target lets it go (target). Of the first, and of the others
--- together, %(limit)s triggers are looked at.
+-- Triggers that are due and parked, by job type and cause: until another trigger has ended (overlap), for a time that
+-- their target's rate or a crowded worker demands (rate), or until their target lets them go (target). For overlap,
+-- %(limit)s triggers are looked at, and as many for the other two causes together.
 -- index: trigger_parked, trigger_parked_until
 -- returns: job_type, cause, count, lag_seconds
 SELECT job_type, cause, count(*) AS count,
@@ -121,8 +124,8 @@ WHERE due_at <= (SELECT carillon_now())
 GROUP BY job_type, cause;
 
 -- name: queues
--- What dispatchers know of each queue.
--- returns: job_type, window, rate, paused (0 or 1), for how long, by whom and why, and the operators' cap
+-- The state of each queue that dispatchers share.
+-- returns: job_type, window, rate, paused (0 or 1), paused_seconds, paused_by, pause_reason, and the operators' cap
 SELECT job_type, "window", rate, (paused_at IS NOT NULL)::int AS paused,
        greatest(0, extract(epoch FROM carillon_now() - paused_at))::float AS paused_seconds, paused_by, pause_reason,
        max_in_flight
@@ -132,7 +135,7 @@ FROM jobs_queue;
 -- Whether an operator stopped dispatch, how many rules pause targets, and how many circuit breakers are open, up to
 -- %(limit)s.
 -- index: primary key, breaker_not_closed
--- returns: stopped, for how long, by whom and why; paused_targets, open_breakers
+-- returns: stopped, stopped_seconds, stopped_by, stop_reason, paused_targets, open_breakers
 SELECT stop.seconds IS NOT NULL AS stopped, stop.seconds AS stopped_seconds, stop.stopped_by, stop.stop_reason,
        (SELECT count(*) FROM jobs_targetrule WHERE paused_at IS NOT NULL) AS paused_targets,
        (SELECT count(*) FROM (SELECT FROM jobs_breaker WHERE state <> 'closed' LIMIT %(limit)s) b) AS open_breakers
@@ -141,7 +144,7 @@ FROM (SELECT) one LEFT JOIN (
     FROM jobs_installation WHERE id = 1 AND stopped_at IS NOT NULL) stop ON true;
 
 -- name: leases
--- Who leads, under which term, and for how much longer unless it is renewed (below 0: it ran out).
+-- The leader, its term, and for how much longer it leads unless it renews the lease (below 0: the lease ran out).
 -- index: primary key
 -- returns: name, holder, term, seconds_left
 SELECT name, holder, term, extract(epoch FROM expires_at - carillon_clock())::float AS seconds_left
@@ -156,7 +159,7 @@ SELECT count(*) AS count FROM (
 WHERE state IN ('succeeded', 'dead', 'skipped', 'cancelled') AND finished_at < carillon_now() - %(retention)s;
 
 -- name: partitions_ahead
--- How far ahead of the clock each partitioned table has partitions; 0: the default partition takes what comes.
+-- How far ahead of the clock each partitioned table has partitions; 0: new rows go to the default partition.
 -- returns: name (of the table), seconds
 SELECT parent.relname::text AS name,
        greatest(0, extract(epoch FROM max(
@@ -168,7 +171,7 @@ FROM unnest(%(tables)s::text[]) AS wanted(name)
 GROUP BY parent.relname ORDER BY parent.relname;
 
 -- name: connections
--- Connections of clients to the server, whoever's they are, and how many it allows.
+-- Connections of all clients to the server, and how many the server allows.
 -- returns: used, most
 SELECT count(*) AS used, current_setting('max_connections')::int AS most
 FROM pg_stat_activity WHERE backend_type = 'client backend';

@@ -1,8 +1,8 @@
--- Notices that the notifier makes of the event feed (jobs.engine.notices). One transaction reads on from its place,
--- makes triggers of system jobs, and keeps the new place: each event is decided once, whichever process dies.
+-- Notices that the notifier makes from the event feed (jobs.engine.notices). One transaction reads on from its place,
+-- makes triggers of system jobs, and keeps the new place. So each event is decided once, even if a process dies.
 
 -- name: open
--- Begin at the feed's end, where there is no place yet.
+-- Begin at the feed's end, if there is no place yet.
 -- index: primary key
 INSERT INTO jobs_feedreader (name, xid, event_id)
 SELECT 'notifier', pg_snapshot_xmin(pg_current_snapshot()), 0
@@ -10,16 +10,16 @@ WHERE NOT EXISTS (SELECT 1 FROM jobs_feedreader WHERE name = 'notifier')
 ON CONFLICT DO NOTHING;
 
 -- name: take
--- The place the notifier has come to; no row while another beat is at it.
+-- The place that the notifier has reached; no row while another beat holds it.
 -- locks: the reader's row, SKIP LOCKED, held to the end of the transaction
 -- index: primary key
 -- returns: xid (as text), event_id
 SELECT xid::text AS xid, event_id FROM jobs_feedreader WHERE name = 'notifier' FOR UPDATE SKIP LOCKED;
 
 -- name: read
--- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Of a
--- page only events of kinds that may be asked for, and its last, which says how far the page goes: most events need no
--- notice. Not sorted, for the reason given at events.sql: first.
+-- The events of all tenants after a place, as in events.sql: page, with the notify settings that apply to each. Returns
+-- only the page's events of kinds that may be asked for, and its last event, which says how far the page goes: most
+-- events need no notice. The planner does not sort, for the reason given at events.sql: first.
 -- settings: enable_sort = off
 -- index: primary keys
 -- returns: the event, how many the page has, the notify of its job or of its run's or schedule's workflow (own_notify)
@@ -48,13 +48,13 @@ WHERE e.kind = ANY(%(kinds)s::text[]) OR e.nth = size.on_page
 ORDER BY e.at_xid, e.id;
 
 -- name: keep
--- Keep the place that was come to.
+-- Store the place that was reached.
 -- locks: the reader's row, held by take
 -- index: primary key
 UPDATE jobs_feedreader SET xid = %(xid)s::text::xid8, event_id = %(event_id)s WHERE name = 'notifier';
 
 -- name: send
--- A trigger of a system job for each notice, due now, at instants no other trigger of its job has.
+-- Insert a trigger of a system job for each notice, due now, at an instant that no other trigger of its job has.
 -- transition: - -> pending
 -- index: trigger_one_per_firing, primary key
 -- returns: id, tenant_id, job_type
@@ -73,8 +73,8 @@ FROM unnest(%(ids)s::uuid[], %(job_ids)s::uuid[], %(idempotency_keys)s::text[], 
 RETURNING id, tenant_id, job_type;
 
 -- name: dying
--- Which of these jobs are dying: their last firings that ran, so many of them, died one and all, since the job was last
--- edited or resumed. A thousand firings are looked at.
+-- Those of these jobs that are dying: all of their last firings that ran died, as many as are asked for, since the job
+-- was last edited or resumed. A thousand firings are looked at.
 -- index: trigger_one_per_firing, primary key
 -- returns: id
 SELECT w.id
@@ -90,7 +90,7 @@ WHERE seen.ran = w.count AND seen.died = w.count;
 
 -- name: pause_dying
 -- Pause jobs whose firings keep dying. Claim hands their queued triggers back.
--- locks: job rows, SKIP LOCKED: one that is locked is looked at again at its next death
+-- locks: job rows, SKIP LOCKED: a locked job is looked at again at its next death
 -- index: primary key
 -- returns: id
 UPDATE jobs_job SET

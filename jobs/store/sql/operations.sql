@@ -1,5 +1,6 @@
 -- name: begin
--- Put an operation on record, unless as many of the tenant's as may be are unfinished. Call under the tenant's lock.
+-- Record an operation, unless the tenant has as many unfinished operations as it may have. Call it under the tenant's
+-- lock.
 -- index: operation_unfinished
 -- returns: id
 INSERT INTO jobs_operation (
@@ -14,14 +15,16 @@ WHERE (SELECT count(*) FROM jobs_operation WHERE finished_at IS NULL AND tenant_
 RETURNING id;
 
 -- name: take
--- The unfinished operation that has waited longest of the tenant that has, locked until the transaction ends: however many
--- a tenant has begun, its turn comes once in a round of all tenants. Another beat takes another. One that keeps a pace
--- waits until its next item may be done, and is told how many may (room) and since when those fell due (paced_from): as
--- many as since the last slice, but no more than a second's, so that nothing is made up for after a stop. A next item
--- that is further away than the pace can have put it is one of before the clock went back.
+-- The unfinished operation that has waited longest, of the tenant that has waited longest. It is locked until the
+-- transaction ends. However many operations a tenant has begun, its turn comes once in a round of all tenants. Another
+-- beat takes another operation. An operation that keeps a pace waits until its next item may be done. It is told how
+-- many items may be done (room) and since when those fell due (paced_from): as many as fell due since the last slice,
+-- but no more than a second's, so that it does not make up for a stop. A next item that is further away than the pace
+-- can have put it was set before the clock went back.
 -- locks: a row of jobs_operation, SKIP LOCKED
 -- index: operation_unfinished
--- returns: id, tenant_id, verb, filter, changes, reason, checking, cursor, asked_by, trace, created_at, room, paced_from
+-- returns: id, tenant_id, verb, filter, changes, reason, checking, cursor, asked_by, trace, created_at, room,
+-- paced_from
 SELECT o.id, o.tenant_id, o.verb, o.filter, o.changes, o.reason, o.checking, o.cursor, o.asked_by, o.trace, o.created_at,
        1 + floor(extract(epoch FROM clock.now - pace.paced_from) * o.per_second)::int AS room, pace.paced_from
 FROM (SELECT carillon_clock() AS now OFFSET 0) clock
@@ -36,7 +39,7 @@ ORDER BY tenant.served_at, o.updated_at LIMIT 1
 FOR NO KEY UPDATE OF o SKIP LOCKED;
 
 -- name: wait
--- How soon an operation that keeps a pace may go on; no row where none does.
+-- How soon an operation that keeps a pace may go on; no row if no operation keeps one.
 -- index: operation_unfinished
 -- returns: seconds
 SELECT extract(epoch FROM min(next_at) - carillon_clock())::float AS seconds FROM jobs_operation
@@ -44,7 +47,7 @@ WHERE finished_at IS NULL AND paused_at IS NULL AND per_second IS NOT NULL
 HAVING count(*) > 0;
 
 -- name: note
--- What a slice has done, in the transaction that did it; at the end of the walk the operation is finished.
+-- Note the results of a slice, in the transaction that did it. At the end of the walk the operation is finished.
 -- locks: the operation's row, held by take
 -- index: primary key
 UPDATE jobs_operation SET
@@ -56,8 +59,8 @@ UPDATE jobs_operation SET
 WHERE id = %(id)s;
 
 -- name: note_checked
--- What a slice that only checks has found. At the end of the walk the operation begins again, to do it; or it ends, where
--- something was refused.
+-- Note the findings of a slice that only checks. At the end of the walk the operation begins again, to do the work; or
+-- it ends, if something was refused.
 -- locks: the operation's row, held by take
 -- index: primary key
 UPDATE jobs_operation SET
@@ -70,7 +73,7 @@ UPDATE jobs_operation SET
 WHERE id = %(id)s;
 
 -- name: postpone
--- Let the others go first: this one could not go on.
+-- Let the other operations go first: this one could not go on.
 -- locks: the operation's row, held by take
 -- index: primary key
 UPDATE jobs_operation SET updated_at = carillon_clock() WHERE id = %(id)s;
@@ -103,7 +106,7 @@ WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND finished_at IS NULL
 RETURNING id;
 
 -- name: note_reason
--- Say of paused jobs why, in the transaction that pauses them.
+-- Write the reason of paused jobs, in the transaction that pauses them.
 -- locks: job rows, held by the action
 -- index: primary key
 UPDATE jobs_job SET status_reason = %(reason)s WHERE id = ANY(%(ids)s::uuid[]) AND status = 'paused';

@@ -1,12 +1,12 @@
 -- How the firings of one job went. Every read is bounded, however many there are.
 
 -- name: latest
--- The latest firing of a job that started, and how many in a row died since one succeeded, by when they ran. A scan of
--- a CTE reads on only as far as it is asked to, and in the CTE's order: the walk over the attempts ends at the latest
--- that succeeded, as a rule after one row. An ORDER BY would have it read to its end.
+-- The latest firing of a job that started, and how many firings in a row died since one succeeded, in the order in
+-- which they ran. A scan of a CTE reads only as far as it is asked to, and in the CTE's order. So the walk over the
+-- attempts ends at the latest one that succeeded, usually after one row. An ORDER BY would make it read to the end.
 -- index: jobs_attempt_job, primary key
 -- returns: fired_at, state (of that trigger), error_code (of the latest attempt that has ended; null: that succeeded),
---          failures; no row where nothing has started, as far back as history goes
+--          failures; no row if nothing has started, as far back as history goes
 WITH recent AS MATERIALIZED (
     SELECT trigger_id, state, error_code, started_at, row_number() OVER (ORDER BY id DESC) AS nth
     FROM (SELECT id, trigger_id, state, error_code, started_at FROM jobs_attempt
@@ -26,16 +26,16 @@ FROM (SELECT trigger_id, started_at FROM recent LIMIT 1) last,
      LATERAL (SELECT state FROM jobs_trigger WHERE id = last.trigger_id OFFSET 0) t;
 
 -- name: statistics
--- How the firings of a job went, bucket by bucket: counts by state, and histograms of how late they started and how long
--- they took. Each bucket is looked at in slices, of each of which at most %(limit)s firings are read: of a job with more
+-- How the firings of a job went, bucket by bucket: counts by state, and histograms of how late they started and how
+-- long they took. Each bucket is read in slices, at most %(limit)s firings of each slice. For a job with more firings,
 -- this is a sample that is spread over the bucket. Bin n of a histogram ends at smallest * ratio ^ n seconds.
 -- index: trigger_one_per_firing
--- returns: bucket, and with a count one of: state; lag, a bin; duration, a bin; slice, one of which no more was read
+-- returns: bucket, count, and one of: state; lag (a bin); duration (a bin); slice (one of which no more was read)
 WITH firing AS (
     SELECT s.nth AS slice, s.nth / %(slices_a_bucket)s AS bucket, t.*
     FROM generate_series(0, %(slices)s - 1) AS s(nth), LATERAL (
         SELECT state,
-               -- Of a trigger that was tried twice due_at has become the end of its back-off, which its time holds too.
+               -- For a trigger that was tried twice, due_at is the end of its back-off. Its time includes the back-off.
                CASE WHEN attempt_count = 1 AND started_at >= due_at
                     THEN greatest(extract(epoch FROM started_at - due_at)::float, %(smallest)s) END AS lag,
                CASE WHEN attempt_count = 1 AND finished_at >= started_at

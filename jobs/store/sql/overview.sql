@@ -1,9 +1,9 @@
--- What the console's first page shows beside the figures of metrics.sql. Each read is bounded by what may be in flight, or
--- by a limit, however many tenants there are.
+-- The figures that the console's first page shows beside those of metrics.sql. Each read is bounded by the number of
+-- triggers that may be in flight, or by a limit, however many tenants there are.
 
 -- name: in_flight
--- What is in flight, counted three ways in one read: by job type and state, by worker, and by tenant, those with most
--- first. Of %(tenant_ids)s alone; null: of all.
+-- Triggers in flight, counted three ways in one read: by job type and state, by worker, and by tenant, the tenants with
+-- most first. Only those of %(tenant_ids)s; null: of all tenants.
 -- index: trigger_in_flight
 -- returns: job_type and state, or worker, or tenant_id (the others are null); count, the seconds since the oldest was
 --     queued, and how many leases are over
@@ -17,7 +17,7 @@ ORDER BY grouping(tenant_id) DESC, count(*) DESC, tenant_id
 LIMIT %(limit)s;
 
 -- name: due
--- How much of lanes is due, counted up to %(limit)s of each.
+-- How many triggers of each lane are due, counted up to %(limit)s.
 -- index: trigger_lane
 -- returns: tenant_id, count
 SELECT lane.tenant_id, (
@@ -40,7 +40,7 @@ WHERE minute IN (date_trunc('minute', carillon_now(), 'UTC'), date_trunc('minute
 GROUP BY tenant_id, minute;
 
 -- name: breakers
--- Targets whose circuit breakers are open, %(limit)s at most. Of %(tenant_ids)s alone; null: of all tenants.
+-- Targets whose circuit breakers are open, %(limit)s at most. Only those of %(tenant_ids)s; null: of all tenants.
 -- index: breaker_not_closed, primary key of tenants_tenant
 -- returns: target, tenant (its slug)
 SELECT open.target, tenant.slug AS tenant
@@ -51,11 +51,11 @@ FROM (SELECT target, tenant_id, probe_at FROM jobs_breaker
 ORDER BY open.target, tenant.slug;
 
 -- name: troubles
--- What went wrong in the last hour, by tenant and job type: of the latest %(limit)s counts of a minute that hold any. Of
--- %(tenant_ids)s alone; null: of all.
+-- Failures of the last hour, by tenant and job type, from the latest %(limit)s counts of a minute that hold any. Only
+-- those of %(tenant_ids)s; null: of all tenants.
 -- index: activityminute_troubled
--- returns: tenant_id, job_type, missed (skipped, as dispatch was late), overlapped (skipped, as the job still ran), lost
---     (attempts), dead (triggers)
+-- returns: tenant_id, job_type, missed (skipped, because dispatch was late), overlapped (skipped, because the job still
+--     ran), lost (attempts), dead (triggers)
 SELECT tenant_id, job_type, sum(coalesce(skipped_misfire, 0) + coalesce(skipped_coalesced, 0))::bigint AS missed,
        coalesce(sum(skipped_overlap), 0)::bigint AS overlapped, coalesce(sum(ended_lost), 0)::bigint AS lost,
        sum(coalesce(buried_exhausted, 0) + coalesce(buried_permanent, 0) + coalesce(buried_poison, 0)

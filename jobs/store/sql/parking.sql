@@ -23,7 +23,7 @@ FROM unnest(%(ids)s::uuid[], %(waits)s::interval[]) AS p(id, wait)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 'retrying');
 
 -- name: unpark
--- Show dispatch again what has waited its time for a target.
+-- Show dispatch again the triggers that have waited their time for a target.
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked_until
 -- returns: id
@@ -36,12 +36,13 @@ WHERE id = ANY(ARRAY(
 RETURNING id;
 
 -- name: behind
--- The next %(limit)s jobs from %(after)s with triggers parked behind another one, of their job or of its concurrency key, and
--- what keeps these: facts for room_to_show of jobs.core.policies. Walks by id, so that many busy jobs cannot hide the
--- others.
--- index: trigger_parked, trigger_unfinished_of_job, workflowrun_running, primary key of jobs_job
--- returns: job_id, active, overlap_policy, max_concurrent, in_flight, retrying, in_sight (counts of triggers that are not
--- parked; of a workflow's schedule, its running runs are in flight); by job_id
+-- The next %(limit)s jobs after %(after)s with triggers parked behind another one, of their job or of its concurrency
+-- key, and the counts that keep these parked: facts for room_to_show of jobs.core.policies. Walks by id, so that many
+-- busy jobs cannot hide the others.
+-- index: trigger_parked, trigger_unfinished_by_job, workflowrun_running, primary key of jobs_job
+-- returns: job_id, active, overlap_policy, max_concurrent, in_flight, retrying (0 or 1), in_sight (at most
+-- max_concurrent); counts of triggers that are not parked; for a workflow's schedule, its running runs are in flight;
+-- by job_id
 WITH RECURSIVE step AS (
     (SELECT job_id, 1 AS nth FROM jobs_trigger
      WHERE parked AND parked_until IS NULL AND job_id > %(after)s::uuid ORDER BY job_id LIMIT 1)
@@ -58,17 +59,25 @@ SELECT step.job_id, j.status IN ('active', 'completed') AS active, j.overlap_pol
 FROM step, LATERAL (
     SELECT status, overlap_policy, max_concurrent, job_type, workflow_id FROM jobs_job
     WHERE id = step.job_id OFFSET 0) j, LATERAL (
-    SELECT count(*) FILTER (WHERE phase = 'in_flight') AS in_flight,
-           count(*) FILTER (WHERE phase = 'retrying') AS retrying,
-           count(*) FILTER (WHERE phase = 'pending') AS in_sight
-    FROM jobs_trigger
-    WHERE job_id = step.job_id AND NOT parked
-      AND (phase IN ('in_flight', 'retrying') OR phase = 'pending' AND NOT held AND due_at <= carillon_now())) other
+    -- BETWEEN, as in facts of dispatch.sql.
+    SELECT (SELECT count(*) FROM jobs_trigger t
+            WHERE t.job_id = step.job_id AND t.phase IN ('pending', 'retrying', 'in_flight')
+              AND t.phase BETWEEN 'in_flight' AND 'in_flight') AS in_flight,
+           (SELECT count(*) FROM (
+               SELECT FROM jobs_trigger t
+               WHERE t.job_id = step.job_id AND t.phase IN ('pending', 'retrying', 'in_flight')
+                 AND t.phase BETWEEN 'retrying' AND 'retrying' AND NOT t.held
+               LIMIT 1) r) AS retrying,
+           (SELECT count(*) FROM (
+               SELECT FROM jobs_trigger t
+               WHERE t.job_id = step.job_id AND t.phase = 'pending' AND NOT t.held AND t.due_at <= carillon_now()
+               LIMIT j.max_concurrent) s) AS in_sight
+    OFFSET 0) other
 ORDER BY step.nth;
 
 -- name: show
--- Show dispatch again so many of each job's triggers that are parked behind another one, the oldest first, as far as their
--- concurrency key has room now.
+-- Show dispatch again some of each job's triggers that are parked behind another one: as many as there is room for, the
+-- oldest first, as far as their concurrency key has room now.
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked, trigger_key_in_flight, primary key
 -- returns: id
@@ -116,11 +125,11 @@ WHERE t.parked AND t.state = 'pending' AND t.id = ANY(ARRAY(
 RETURNING t.id, t.reason, t.tenant_id, t.job_type;
 
 -- name: replace
--- Make way for the given triggers: others of their jobs that wait are cancelled, running ones are asked to stop. If one
--- of these is locked, the given trigger stays visible to dispatch, which tries again.
+-- Make way for the given triggers: cancel the other waiting triggers of their jobs, and ask running ones to stop. If
+-- one of these is locked, the given trigger stays visible to dispatch, which tries again.
 -- transition: pending, retrying, queued -> cancelled
 -- locks: trigger rows, SKIP LOCKED
--- index: trigger_unfinished_of_job
+-- index: trigger_unfinished_by_job
 -- returns: id, state, tenant_id, job_type
 WITH other AS MATERIALIZED (
     SELECT id, job_id FROM jobs_trigger
@@ -145,8 +154,8 @@ WHERE id = ANY(ARRAY(SELECT id FROM free))
 RETURNING id, state, tenant_id, job_type;
 
 -- name: replace_runs
--- Make way for firings of workflows' schedules: what runs of these workflows is to be cancelled at once. A beat does it
--- (workflows.sql: due_cancels), under the runs' locks, for which dispatch must not wait.
+-- Make way for firings of workflows' schedules: insert due cancels, due at once, for the running runs of these
+-- workflows. A beat cancels them (workflows.sql: due_cancels), under the runs' locks, for which dispatch must not wait.
 -- locks: due cancels of these runs, in the order of their ids, lock_timeout
 -- index: primary key of jobs_job, workflowrun_running
 INSERT INTO jobs_duecancel AS due (run_id, tenant_id, at, reason)

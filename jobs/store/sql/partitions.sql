@@ -10,7 +10,7 @@ ORDER BY upper_bound NULLS LAST;
 
 -- name: may_partition
 -- Whether the role may make and drop partitions of a table.
--- returns: may, and the names to grant it by
+-- returns: may, and the names that a GRANT needs
 SELECT has_schema_privilege(relnamespace, 'CREATE') AND pg_has_role(relowner, 'USAGE') AS may,
        relnamespace::regnamespace::text AS schema, quote_ident(current_user) AS role
 FROM pg_class WHERE oid = %(table)s::regclass;

@@ -1,12 +1,12 @@
--- Statements that pull workers need beside those of every worker (execution.sql): to find triggers queued for them, and
--- to find the triggers they hold again, of their own tenant alone.
+-- Statements that pull workers need beside those of every worker (execution.sql): they find the triggers that are
+-- queued for pull workers, and find again the triggers that these hold, of their own tenant alone.
 
 -- name: offer
 -- The queued triggers that a pull worker may claim next, first come first served, except that each level of priority is
 -- worth a second. They stay locked until the claim that follows is committed, so that no two workers are offered the
--- same. A type without a tenant's mark is served by Celery's workers too: the first to claim a trigger has it, and the
--- message of a trigger claimed here claims nothing. Triggers with effects to be made once are left to Celery's workers,
--- since they need ``ctx.once``.
+-- same triggers. Celery's workers also serve a type without a tenant's mark: the first worker to claim a trigger has
+-- it, and the message of a trigger claimed here claims nothing. Triggers whose effects must be made once are left to
+-- Celery's workers, because they need ``ctx.once``.
 -- locks: trigger rows, SKIP LOCKED, held to the end of the claim
 -- index: trigger_in_flight
 -- returns: id, fence, job_type, suspect
@@ -30,9 +30,9 @@ ORDER BY id
 FOR NO KEY UPDATE;
 
 -- name: held
--- Triggers running under the fences given, with all that finishing them needs. The caller has locked them.
+-- Triggers that run under the given fences, with all columns that finishing them needs. The caller has locked them.
 -- index: primary key, jobs_attempt_trigger
--- returns: one row a trigger still held; overdue: its attempt has had its time
+-- returns: one row a trigger still held; overdue: its attempt has used its time up
 SELECT t.id, t.fence, t.job_id, t.tenant_id, t.job_type, t.scheduled_for, t.due_at, t.attempt_count, t.budget_start,
        t.crash_count, t.cancel_requested, t.trace, t.origin, t.replay_count, t.workflow_run_id,
        extract(epoch FROM t.created_at)::float AS created, extract(epoch FROM t.queued_at)::float AS queued,
@@ -54,8 +54,8 @@ FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS w(id, fence), LATERAL (
 WHERE t.fence = w.fence AND t.state = 'running';
 
 -- name: keep_output
--- What attempts that are under way have said so far, in place of what was known of it. The caller has locked their
--- triggers.
+-- Store the output so far of attempts that are under way, in place of the output known before. The caller has locked
+-- their triggers.
 -- locks: rows of attempts, waits (request)
 -- index: primary key
 UPDATE jobs_attempt a SET output = o.output

@@ -27,7 +27,7 @@ DELETE FROM django_celery_results_taskresult WHERE id = ANY(ARRAY(
 RETURNING id;
 
 -- name: sessions
--- Drop browsers' sessions that are over, a bounded number at a time: a sign-in that was begun and not ended leaves one.
+-- Drop browsers' sessions that are over, a bounded number at a time. A sign-in that was begun and not ended leaves one.
 -- locks: rows of sessions, SKIP LOCKED
 -- index: Django's index on expire_date
 -- returns: session_key
@@ -50,8 +50,8 @@ DELETE FROM jobs_catchup WHERE id = ANY(ARRAY(
 RETURNING id;
 
 -- name: ranges
--- Drop ranges of skipped firings that end before the retention began, a bounded number at a time. A range is put on
--- record after its firings, so that the ids of those past retention are, too.
+-- Drop ranges of skipped firings that end before the retention began, a bounded number at a time. A range is recorded
+-- after its firings, so that the ids of ranges past retention are past retention, too.
 -- locks: rows of ranges, SKIP LOCKED
 -- index: primary key (UUIDv7 ids follow time)
 -- returns: id
@@ -77,12 +77,12 @@ WHERE e.trigger_id = gone.trigger_id AND e.key = gone.key
 RETURNING e.trigger_id;
 
 -- name: versions
--- Drop entries of timelines that another one followed before the retention began, and that no unfinished catch-up
--- needs. The entry in force when it began stays. Walks the timelines on from one entry, since most are in force and
--- stay.
+-- Drop entries of timelines that another entry followed before the retention began, and that no unfinished catch-up
+-- needs. The entry in force when the retention began stays. Walks the timelines on from one entry, because most entries
+-- are in force and stay.
 -- locks: rows of timelines, SKIP LOCKED
 -- index: jobversion_of_job, catchup_of_job, primary key
--- returns: the last entry looked at (job_id, valid_from, id), how many there were and how many of them were dropped
+-- returns: the last entry looked at (job_id, valid_from, id), how many were looked at and how many were dropped
 WITH page AS MATERIALIZED (
     SELECT id, job_id, version, valid_from FROM jobs_jobversion
     WHERE (job_id, valid_from, id) > (%(after_job_id)s::uuid, %(after_valid_from)s::timestamptz, %(after_id)s::uuid)

@@ -1,8 +1,8 @@
--- State of each job type's queue that dispatchers share (jobs.models.Queue). A dispatcher that holds a row dispatches
--- its type alone.
+-- State of each job type's queue that dispatchers share (jobs.models.Queue). Only the dispatcher that holds a row
+-- dispatches its type.
 
 -- name: lock
--- Take the queues to dispatch into; a queue that another dispatcher holds is being served by it just now.
+-- Take the queues to dispatch into. A queue that another dispatcher holds is being served by it just now.
 -- locks: queue rows, SKIP LOCKED, held to the end of the dispatch transaction
 -- index: primary key
 -- plan: kept
@@ -15,8 +15,8 @@ ORDER BY job_type
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: open
--- Make queues known before they are dispatched into. Known ones are left out first, since a conflict with a row that a
--- dispatcher is just updating would be waited for.
+-- Insert queues before dispatch uses them. Known queues are left out first, because the insert would wait for a
+-- conflict with a row that a dispatcher is just updating.
 -- index: primary key
 INSERT INTO jobs_queue (job_type, "window", rate, dispatched, drained, measured_at)
 SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t
@@ -25,9 +25,9 @@ ORDER BY t
 ON CONFLICT DO NOTHING;
 
 -- name: measure
--- Let the windows follow the workers' pace: about as many may be queued as they claim within the target wait. A window
--- grows as soon as they claim more, and shrinks only when the queued triggers would take them longer. After a pause the
--- rate is unknown: only the mark is set again.
+-- Let the windows follow the workers' pace: about as many triggers may be queued as the workers claim within the target
+-- wait. A window grows as soon as the workers claim more, and shrinks only when the queued triggers would take them
+-- longer. After a pause the rate is unknown: only the mark is set again.
 -- locks: queue rows, held by lock
 -- index: primary key
 -- returns: job_type, window
@@ -50,7 +50,7 @@ WHERE q.job_type = j.job_type
 RETURNING q.job_type, q."window";
 
 -- name: note_dispatched
--- Count what was queued, under the caller's locks.
+-- Count the queued triggers, under the caller's locks.
 -- locks: queue rows, held by lock
 -- index: primary key
 -- plan: kept

@@ -1,6 +1,6 @@
 -- name: expired_leases
--- Running triggers whose worker let its lease expire: it died, froze, or lost the database. Locked ones are skipped, so
--- that many of them cannot hide the others.
+-- Running triggers whose worker let its lease expire: it died, froze, or lost the database. Locked triggers are
+-- skipped, so that many of them cannot hide the others.
 -- locks: trigger rows, SKIP LOCKED, for this statement only
 -- index: trigger_in_flight, jobs_attempt_trigger
 -- returns: the columns of the retry decision and of the log's line; claimed_with: how many others were claimed with it;
@@ -35,9 +35,9 @@ FROM unnest(%(ids)s::uuid[], %(fences)s::int[]) AS held(id, fence),
 WHERE t.fence = held.fence AND t.state = 'running';
 
 -- name: absolve
--- Take back the charge of lost leases: their process did not die, and says so now. To be called once for a lease whose
--- late outcome is on record already. A trigger that was not claimed alone was not charged; one that was buried since
--- stays so.
+-- Take back the charge of lost leases: their process did not die, and says so now. Call it once for a lease whose late
+-- outcome is on record already. A trigger that was not claimed alone was not charged. A trigger that was buried since
+-- stays buried.
 -- locks: rows of triggers and attempts, waits (worker)
 -- index: primary key, jobs_attempt_trigger
 -- returns: id
@@ -58,9 +58,9 @@ RETURNING id;
 
 -- name: reap_running
 -- Take expired triggers from their worker by spending the fence: its late result is stale from here on. A wish to
--- cancel that came after the decision beats its retry. A trigger that was not claimed alone is not charged: the attempt
--- costs it neither a crash nor its budget; nor is one whose worker was told to stop. All travel alone from here on, so
--- that the next crash names its cause.
+-- cancel that came after the decision beats its retry. A trigger that was not claimed alone, or whose worker was told
+-- to stop, is not charged: the attempt costs it neither a crash nor its budget. All of them travel alone from here on,
+-- so that the next crash names its cause.
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
@@ -75,7 +75,7 @@ WITH recovery AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), free AS MATERIALIZED (
     SELECT id FROM jobs_trigger t
-    -- Counted, since an anti-join would read all attempts.
+    -- Counted, because an anti-join would read all attempts.
     WHERE id = ANY(%(ids)s::uuid[])
       AND (SELECT count(*) FROM jobs_attempt a WHERE a.trigger_id = t.id AND a.state = 'started')
           = (SELECT count(*) FROM tried WHERE trigger_id = t.id)
@@ -114,8 +114,8 @@ WITH recovery AS MATERIALIZED (
 SELECT id, tenant_id, job_type, state, reason, charged FROM reaped;
 
 -- name: give_up
--- End the triggers that a stuck process has claimed, before it ends itself. ``suspect`` tells those whose handlers had
--- started from those whose handlers had not. A wish to cancel beats a retry.
+-- End the triggers that a stuck process has claimed, before it ends itself. ``suspect`` tells triggers whose handlers
+-- had started from triggers whose handlers had not. A wish to cancel beats a retry.
 -- transition: running -> retrying
 -- transition: running -> dead
 -- transition: running -> cancelled
@@ -155,9 +155,9 @@ WITH recovery AS MATERIALIZED (
 SELECT id, tenant_id, job_type, state, reason, attempt_state FROM given_up;
 
 -- name: reap_queued
--- Queued triggers that no worker claimed by their deadline (claim_deadline of jobs.core.policies): the message was lost,
--- or never sent. The second dispatch has no longer a deadline than the first: a broker that forgets twice in a row must
--- not cost a minute more.
+-- Queued triggers that no worker claimed by their deadline (claim_deadline of jobs.core.policies): the message was
+-- lost, or never sent. The deadline of the second dispatch is no longer than that of the first: a broker that forgets
+-- twice in a row must not cost a minute more.
 -- transition: queued -> pending
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_in_flight

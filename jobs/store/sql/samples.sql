@@ -1,8 +1,9 @@
--- What waited and ran by job type, and how many slots served it, as the leader looked every half a minute. A row a type and
--- step of time: few, whatever there is. Kept for charts; nothing depends on it.
+-- Waiting and running triggers by job type, and how many slots served them, as the leader saw them every half a minute.
+-- There is one row for each type and step of time, so there are few rows, however many triggers there are. Kept for
+-- charts; nothing depends on them.
 
 -- name: keep
--- Keep what was seen in the present step of each length: the most of all looks of a step; of the slots, the last.
+-- Keep the figures of the present step of each length: the maximum of all looks of a step; of the slots, the last look.
 -- locks: rows of the present steps, in the order of their keys, lock_timeout
 -- index: primary key
 INSERT INTO jobs_queuesample AS kept (step_seconds, job_type, at, due, parked, queued, running, slots, lag_seconds)
@@ -17,7 +18,7 @@ ON CONFLICT (step_seconds, job_type, at) DO UPDATE SET
     slots = excluded.slots, lag_seconds = greatest(kept.lag_seconds, excluded.lag_seconds);
 
 -- name: series
--- What was seen of a job type ('': of all) in a stretch of time, by bucket: the most of each.
+-- The figures of a job type ('': of all) in a stretch of time, by bucket: the maximum of each.
 -- index: primary key
 -- returns: bucket (from since on), due, parked, queued, running, slots, lag_seconds
 SELECT floor(extract(epoch FROM at - %(since)s::timestamptz) / %(bucket_seconds)s)::int AS bucket,
@@ -28,7 +29,7 @@ WHERE step_seconds = %(step)s AND job_type = %(job_type)s AND at >= %(since)s::t
 GROUP BY bucket ORDER BY bucket;
 
 -- name: purge
--- Drop what is past its time: steps of each length are kept for as long as charts of them are drawn.
+-- Drop samples past their time: steps of each length are kept for as long as charts of them are drawn.
 -- locks: rows past their time, SKIP LOCKED
 -- index: primary key
 WITH past AS MATERIALIZED (

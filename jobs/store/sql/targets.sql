@@ -1,5 +1,6 @@
--- Targets, the hosts that handlers call: operators' rules (jobs.core.levers.targets), and triggers that wait until their target
--- lets them go. Dispatch reads the rules when their version differs (dispatch.sql: news); claim reads the pauses.
+-- Targets, the hosts that handlers call: operators' rules (jobs.core.levers.targets), and triggers that wait until
+-- their target lets them go. Dispatch reads the rules when their version differs (dispatch.sql: news); claim reads the
+-- pauses.
 
 -- name: rules
 -- The rules of operators.
@@ -8,13 +9,13 @@ SELECT name AS pattern, rate_per_second, max_in_flight, paused_at, paused_by, pa
 FROM jobs_targetrule ORDER BY name;
 
 -- name: lock_rules
--- Change rules one after another.
+-- Lock the rules, so that they are changed one after another.
 -- locks: the installation's row, waits (request)
 -- index: primary key
 SELECT id FROM jobs_installation WHERE id = 1 FOR NO KEY UPDATE;
 
 -- name: put
--- Write a rule. What is paused already stays so since then; another reason takes the place of its own.
+-- Write a rule. If it pauses its targets already, the time of that pause stays; another reason replaces the old one.
 -- locks: the rule's row, held by lock_rules
 -- index: unique key
 INSERT INTO jobs_targetrule AS r (name, regex, rate_per_second, max_in_flight, paused_at, paused_by, pause_reason)
@@ -32,7 +33,7 @@ ON CONFLICT (name) DO UPDATE SET
 DELETE FROM jobs_targetrule WHERE name = %(pattern)s;
 
 -- name: note_change
--- Have dispatchers read the rules again, and show them what waits for targets that a changed rule matches.
+-- Make dispatchers read the rules again, and show them the triggers that wait for targets that a changed rule matches.
 -- locks: the installation's row, held by lock_rules
 -- index: primary key
 UPDATE jobs_installation SET
@@ -41,13 +42,14 @@ UPDATE jobs_installation SET
 WHERE id = 1;
 
 -- name: changes
--- The patterns of rules changed since waiting triggers were last looked at for it.
+-- The patterns of rules that changed since waiting triggers were last looked at for changes.
 -- index: primary key
 -- returns: version, patterns, now
 SELECT targets_version AS version, targets_changed AS patterns, carillon_clock() AS now FROM jobs_installation WHERE id = 1;
 
 -- name: forget_changes
--- Waiting triggers were looked at for all changes up to %(version)s; where another one came meanwhile, once more.
+-- Waiting triggers were looked at for all changes up to %(version)s. If another change came meanwhile, they are looked
+-- at once more.
 -- locks: the installation's row, SKIP LOCKED
 -- index: primary key
 UPDATE jobs_installation SET targets_changed = '{}'
@@ -55,7 +57,7 @@ WHERE id = ANY(ARRAY(SELECT id FROM jobs_installation WHERE id = 1 FOR NO KEY UP
   AND targets_version = %(version)s;
 
 -- name: park_for
--- Take triggers out of sight until their targets let them go (waiting, show), or for %(waits)s, whatever becomes of that.
+-- Take triggers out of sight until their targets let them go (waiting, show), but no longer than for %(waits)s.
 -- locks: trigger rows, held by candidates
 -- index: primary key
 UPDATE jobs_trigger t SET
@@ -64,8 +66,8 @@ FROM unnest(%(ids)s::uuid[], %(targets)s::text[], %(waits)s::interval[]) AS p(id
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 'retrying');
 
 -- name: waiting
--- The next %(limit)s pairs of a target and a tenant, from the given one on, of which triggers wait for the target, by a
--- loose index scan: its cost is the number of pairs, whatever waits.
+-- The next %(limit)s pairs of a target and a tenant after the given one, where triggers of the tenant wait for the
+-- target. A loose index scan: its cost is the number of pairs, however many triggers wait.
 -- index: trigger_parked_lane, primary key of tenants_tenant
 -- plan: kept
 -- returns: target, tenant_id, guarded (whether the tenant has circuit breakers); in this order
@@ -85,8 +87,8 @@ FROM step, LATERAL (SELECT circuit_breaker FROM tenants_tenant WHERE id = step.t
 ORDER BY nth;
 
 -- name: show
--- Show dispatch again so many of the triggers of each tenant that wait for each target, the most
--- urgent first, of these the longest due.
+-- Show dispatch again some of each tenant's triggers that wait for each target: as many as there is room for, the most
+-- urgent first, and of these the longest due first.
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked_lane, primary key
 -- returns: id
@@ -102,14 +104,14 @@ WHERE id = ANY(ARRAY(
 RETURNING id;
 
 -- name: lock_targets
--- Those of the targets that no other dispatcher serves just now. Until the end of the transaction they are ours, so that
--- what is counted next (in_flight) stays true.
+-- Those of the targets that no other dispatcher serves just now. They stay locked until the end of the transaction, so
+-- that the counts read next (in_flight) stay true.
 -- returns: target
 SELECT target FROM unnest(%(targets)s::text[]) target
 WHERE pg_try_advisory_xact_lock(hashtextextended(target, 43));
 
 -- name: in_flight
--- How many triggers are in flight to each target, over all tenants; one that has none is left out.
+-- How many triggers are in flight to each target, over all tenants. A target that has none is left out.
 -- index: trigger_queued_at, primary key of jobs_job
 -- plan: kept
 -- returns: target, in_flight
@@ -120,7 +122,7 @@ WHERE j.target = ANY(%(targets)s::text[])
 GROUP BY j.target;
 
 -- name: rated
--- The next %(limit)s triggers that wait for a time, after the given one, and whose target that may be.
+-- The next %(limit)s triggers that wait for a time, after the given one, each with the target for which it may wait.
 -- index: trigger_parked_until, primary key of jobs_job
 -- returns: id, parked_until, announced_at, target; by parked_until
 SELECT t.id, t.parked_until, t.announced_at, j.target

@@ -1,9 +1,10 @@
--- The audit trail (jobs.models.trail), written by triggers of the tables it tells of (migrations 0006 and 0007).
+-- The audit trail (jobs.models.trail), written by database triggers on the tables that it covers (migrations 0006 and
+-- 0007).
 
 -- name: page
--- Changes of a tenant's objects on from one place, in the order of the trail. As in events.sql, only of transactions
--- before which none is still open, so that a reader who goes on from the last one misses nothing; and ordered by the
--- number, not by the text that is returned.
+-- Changes of a tenant's objects after a place, in the order of the trail. As in events.sql, it returns only changes of
+-- transactions before which no transaction is still open, so a reader that goes on from the last one misses nothing.
+-- The order is by the number, not by the text that is returned.
 -- index: change_of_tenant
 -- returns: xid (as text), id, at, kind, object_id, name, action, actor_kind, actor, changes
 SELECT xid::text AS xid, id, at, kind, object_id, name, action, actor_kind, actor, changes FROM jobs_change
@@ -13,7 +14,7 @@ ORDER BY jobs_change.xid, jobs_change.id
 LIMIT %(limit)s;
 
 -- name: page_of_object
--- The same of one object.
+-- As page, for one object.
 -- index: change_of_object
 -- returns: xid (as text), id, at, kind, object_id, name, action, actor_kind, actor, changes
 SELECT xid::text AS xid, id, at, kind, object_id, name, action, actor_kind, actor, changes FROM (
@@ -26,7 +27,7 @@ ORDER BY of_object.xid, of_object.id
 LIMIT %(limit)s;
 
 -- name: note_jobs
--- What was done to jobs and none of the columns tells of that are watched. Without an actor it is the database's user.
+-- Record changes of jobs that none of the watched columns shows. Without an actor, the actor is the database's user.
 -- index: primary key
 INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes)
 SELECT carillon_clock(), tenant_id, 'job', id::text, left(name, 200), 'updated', left(a.actor ->> 'kind', 16),
@@ -36,15 +37,16 @@ CROSS JOIN coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor)
 WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: note
--- What somebody did that no column tells of: fired a job, cancelled or replayed triggers. Without an actor it is the
--- database's user.
+-- Record an action that no column shows: a job was fired, triggers were cancelled or replayed. Without an actor, the
+-- actor is the database's user.
 INSERT INTO jobs_change (at, tenant_id, kind, object_id, name, action, actor_kind, actor, changes)
 SELECT carillon_clock(), %(tenant_id)s::bigint, %(kind)s, %(object_id)s, left(%(name)s, 200), %(action)s,
        left(a.actor ->> 'kind', 16), left(a.actor ->> 'name', 200), %(changes)s::jsonb
 FROM coalesce(%(actor)s::jsonb, carillon_actor()) AS a(actor);
 
 -- name: purge
--- Drop changes past retention, the oldest first, a bounded number at a time; with them checkpoints, but the last of those
--- whose changes are gone, which says what was there. A function of the owner's, for the application may delete nothing.
+-- Drop changes past retention, the oldest first, a bounded number at a time. Drop their checkpoints too, except the
+-- last of those whose changes are gone, which says what was there. The function belongs to the owner, because the
+-- application may delete nothing.
 -- returns: purged
 SELECT carillon_purge_trail(%(retention)s::interval, %(limit)s) AS purged;

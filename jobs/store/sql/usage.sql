@@ -1,4 +1,5 @@
--- How a tenant stands with its quotas, and what it got lately. Every read is bounded, however much there is.
+-- How a tenant stands with its quotas, and the service it got recently. Every read is bounded, however many rows there
+-- are.
 
 -- name: load
 -- A tenant's triggers in flight.
@@ -8,18 +9,19 @@ SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHER
 FROM jobs_trigger WHERE tenant_id = %(tenant_id)s AND phase = 'in_flight';
 
 -- name: latest_starts
--- The latest attempts of all tenants, and of them how many are this one's, since %(share_since)s; and how long its own
--- firings waited, since %(since)s, from falling due to their first start. Ids follow time: %(after)s only bounds the
--- search, generously.
+-- The latest attempts of all tenants since %(share_since)s, and how many of them are this tenant's. Also how long its
+-- own firings waited, since %(since)s, from falling due to their first start. Ids follow time: %(after)s only bounds
+-- the search, generously.
 -- index: primary keys
--- returns: starts, own_starts, first_at (of those counted), waits (in seconds; p50, p95, p99), waited (how many)
+-- returns: starts, own_starts, first_at (of those counted), cut_off (there were more), waits (in seconds; p50, p95,
+-- p99), waited (how many)
 WITH latest AS MATERIALIZED (
     SELECT tenant_id, trigger_id, number, started_at FROM jobs_attempt
     WHERE id >= %(after)s::uuid ORDER BY id DESC LIMIT %(limit)s
 ), waits AS (
     SELECT extract(epoch FROM a.started_at - t.due_at)::float AS seconds
     FROM latest a, LATERAL (SELECT due_at FROM jobs_trigger WHERE id = a.trigger_id OFFSET 0) t
-    -- Of a trigger that has failed once, due_at has become the end of its back-off.
+    -- For a trigger that has failed once, due_at has become the end of its back-off.
     WHERE a.tenant_id = %(tenant_id)s AND a.number = 1 AND a.started_at > %(since)s AND t.due_at <= a.started_at
 )
 SELECT count(*) AS starts, count(*) FILTER (WHERE tenant_id = %(tenant_id)s) AS own_starts,
@@ -29,7 +31,7 @@ SELECT count(*) AS starts, count(*) FILTER (WHERE tenant_id = %(tenant_id)s) AS 
 FROM latest WHERE started_at > %(share_since)s;
 
 -- name: own_waits
--- How long a tenant's latest firings waited from falling due to their start: for tenants that fire seldom, about whom
+-- How long a tenant's latest firings waited from falling due to their start. For tenants that fire seldom, about which
 -- the latest attempts of all tenants say little.
 -- index: trigger_of_tenant
 -- returns: waits (in seconds; p50, p95, p99), waited (how many)
@@ -42,8 +44,8 @@ SELECT percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (
 FROM latest WHERE attempt_count = 1 AND started_at > %(since)s AND due_at <= started_at;
 
 -- name: lanes
--- What is due of some tenants and waits in dispatch's sight, from lane to lane as dispatch's sweep: of %(lanes)s lanes, the
--- %(shown)s that wait longest, each counted to %(limit)s.
+-- Triggers of some tenants that are due and wait in dispatch's sight. Reads from lane to lane, as dispatch's sweep
+-- does: of %(lanes)s lanes, the %(shown)s that have waited longest, each counted up to %(limit)s.
 -- index: trigger_lane
 -- returns: tenant_id, job_type, priority, count, oldest_seconds, oldest_id; the longest wait first
 WITH RECURSIVE lane AS (
@@ -70,14 +72,14 @@ FROM (SELECT * FROM (SELECT * FROM lane LIMIT %(lanes)s) known WHERE due_at <= (
 ORDER BY longest.due_at;
 
 -- name: loads
--- What some tenants have in flight: as much as their caps let through.
+-- How many triggers some tenants have in flight: as many as their caps let through.
 -- index: trigger_in_flight
 -- returns: tenant_id, count
 SELECT tenant_id, count(*) AS count FROM jobs_trigger
 WHERE tenant_id = ANY(%(tenant_ids)s::bigint[]) AND phase = 'in_flight' GROUP BY tenant_id;
 
 -- name: deaths
--- How many dead letters that nobody dismissed some tenants have of the triggers made since %(after)s, each counted to
+-- How many dead letters some tenants have among the triggers made since %(after)s, each tenant's counted up to
 -- %(limit)s.
 -- index: trigger_dead_letter
 -- returns: tenant_id, count
@@ -88,8 +90,8 @@ SELECT whose.id AS tenant_id, counted.count FROM unnest(%(tenant_ids)s::bigint[]
         ORDER BY t.id DESC LIMIT %(limit)s) d) counted;
 
 -- name: failing_jobs
--- Which jobs of a tenant failed most since %(since)s, of its latest %(limit)s failed attempts. Ids follow time: %(after)s
--- only bounds the search, generously.
+-- The jobs of a tenant that failed most since %(since)s, by its latest %(limit)s failed attempts. Ids follow time:
+-- %(after)s only bounds the search, generously.
 -- index: jobs_attempt_failed
 -- returns: job_id, failures, error_code and failed_at (of the latest), most first, %(jobs)s rows at most
 SELECT job_id, count(*) AS failures, (array_agg(error_code ORDER BY id DESC))[1] AS error_code,

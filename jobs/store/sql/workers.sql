@@ -1,11 +1,11 @@
--- Which worker processes are there. A small table, written by each every few seconds; read for people, and by beats that
--- choose whether a message is worth sending.
+-- The worker processes that are there. A small table: each process writes it every few seconds. It is read for people,
+-- and by beats that choose whether a message is worth sending.
 
 -- name: announce
--- Say that a worker is there and what it takes from; forget the others that have been silent for a day.
+-- Say that a worker is there and which queues it takes from. Forget the other workers that have been silent for a day.
 -- locks: the worker's own row, waits (worker); those of workers gone for a day, SKIP LOCKED
 -- index: primary key
--- returns: the other process that announced this name last, lately; or null
+-- returns: the other process that last announced this name, if recently; or null
 WITH gone AS (
     DELETE FROM jobs_worker WHERE name = ANY(ARRAY(
         SELECT name FROM jobs_worker WHERE seen_at < carillon_clock() - interval '1 day' AND name <> %(name)s
@@ -22,13 +22,13 @@ ON CONFLICT (name) DO UPDATE SET
 RETURNING (SELECT process FROM other) AS other;
 
 -- name: leave
--- A worker takes nothing more: it is told to stop. Another process of the same name stays.
+-- Remove a worker that takes nothing more: it was told to stop. Another process of the same name stays.
 -- locks: the worker's own row, waits (worker)
 -- index: primary key
 DELETE FROM jobs_worker WHERE name = %(name)s AND process = %(process)s;
 
 -- name: present
--- The workers heard of lately, by name.
+-- The workers that were heard of recently, by name.
 -- returns: name, process, queues, concurrency, busy, seen_at, and for how long it has been silent
 SELECT name, process, queues, concurrency, busy, seen_at,
        greatest(0, extract(epoch FROM carillon_now() - seen_at))::float AS silent_seconds
@@ -38,7 +38,7 @@ ORDER BY name
 LIMIT %(limit)s;
 
 -- name: queues_taken
--- Which of these queues the workers heard of lately take from; pull workers' with their tenant's mark.
+-- Those of these queues that the workers heard of recently take from; queues of pull workers have their tenant's mark.
 -- returns: queue
 SELECT DISTINCT queue FROM jobs_worker, unnest(queues) AS queue
 WHERE seen_at > carillon_now() - %(silence)s::interval AND split_part(queue, '@', 1) = ANY(%(queues)s::text[]);

@@ -1,4 +1,4 @@
--- Workflows (ADR 32). What follows from the end of a task is decided by functions of migrations 0009, 0012 and 0019.
+-- Workflows (ADR 32). Functions of migrations 0009, 0012, 0019 and 0022 decide what follows from the end of a task.
 
 -- name: insert_graph
 -- Write the tasks and edges of a version, by their numbers.
@@ -13,9 +13,9 @@ SELECT %(version_id)s::uuid, e.before, e.after, e.condition
 FROM unnest(%(befores)s::int[], %(afters)s::int[], %(conditions)s::text[]) AS e(before, after, condition);
 
 -- name: begin
--- Begin a run of a workflow's present version, with a task run for each task; none where the workflow is deleted, or has
--- a run of that instant. %(ids)s: as many as the version has tasks, which the caller has read. A run that has a deadline
--- is to be cancelled then. Of a run that a task begins: %(task_start)s, %(depth)s and %(root_id)s.
+-- Begin a run of a workflow's present version, with a task run for each task. Begin none if the workflow is deleted, or
+-- has a run of that instant. %(ids)s: as many as the version has tasks; the caller has read the version. A run that has
+-- a deadline must be cancelled then. For a run that a task begins: %(task_start)s, %(depth)s and %(root_id)s.
 -- transition of runs: - -> running
 -- transition of task runs: - -> waiting, ready
 -- locks: the workflow's row, waits (request)
@@ -27,7 +27,7 @@ WITH run AS (
         task_start, depth, root_id)
     SELECT %(id)s, w.tenant_id, w.id, v.id, 'running', %(input)s::jsonb,
            CASE WHEN %(scheduled_for)s::timestamptz IS NOT NULL THEN %(scheduled_for)s::timestamptz
-                -- Up to the next hundredth of a second the items of its maps have instants of their own.
+                -- The items of its maps have instants of their own, up to the next hundredth of a second.
                 WHEN EXISTS (SELECT FROM jobs_workflowtask t WHERE t.version_id = v.id AND t.maps_over <> '')
                     THEN date_bin('10 milliseconds', carillon_clock(), '2000-01-01')
                 ELSE carillon_clock() END, carillon_clock(), %(origin)s, %(trigger_id)s, %(trace)s,
@@ -51,12 +51,12 @@ WITH run AS (
 SELECT id, scheduled_for FROM run;
 
 -- name: firing
--- The firing of a workflow's schedule that a worker is about to begin a run for, with the workflow's present version. Its
--- row stays locked until the run is committed: whoever cancels or replaces it finds either the firing or the run.
+-- The firing of a workflow's schedule that a worker is about to begin a run for, with the workflow's present version.
+-- Its row stays locked until the run is committed: a cancel or a replacement finds either the firing or the run.
 -- locks: the trigger's row, waits (worker)
 -- index: primary keys, workflowversion_numbered
--- returns: workflow_id, version_id, task_count, scheduled_for, origin; none once it is cancelled or another's, or the
--- workflow is deleted
+-- returns: workflow_id, version_id, task_count, scheduled_for, origin; no row once the firing is cancelled or another
+-- worker's, or the workflow is deleted
 SELECT w.id AS workflow_id, v.id AS version_id, v.task_count, t.scheduled_for, t.origin
 FROM (SELECT job_id, scheduled_for, origin FROM jobs_trigger
       WHERE id = %(id)s AND fence = %(fence)s AND CASE state WHEN 'running' THEN NOT cancel_requested END
@@ -66,14 +66,14 @@ FROM (SELECT job_id, scheduled_for, origin FROM jobs_trigger
     JOIN jobs_workflowversion v ON v.workflow_id = w.id AND v.number = w.version;
 
 -- name: inner
--- The start of a task for which a worker is about to begin a run of the workflow that has this name now. The trigger's row
--- stays locked until the run is committed: whoever cancels finds either the trigger or the run.
+-- The start of a task for which a worker is about to begin a run of the workflow that has this name now. The trigger's
+-- row stays locked until the run is committed: a cancel finds either the trigger or the run.
 -- locks: the trigger's row, waits (worker)
 -- index: primary keys, workflowrun_one_a_start, workflow_name_unique_among_living, workflowversion_numbered,
 -- workflowrun_of_root
--- returns: task_start; known_id: the run that this start has begun; depth, root_id and trace for one; below: how many runs
--- lie below the root, as far as %(most_below)s; workflow_id, version_id, task_count (null: no workflow has the name);
--- max_bytes, now; no row once it is cancelled or another's
+-- returns: task_start; known_id: the run that this start has begun; depth, root_id and trace for such a run; below: how
+-- many runs lie below the root, counted up to %(most_below)s; workflow_id, version_id, task_count (null: no workflow
+-- has the name); max_bytes, now; no row once the start is cancelled or another worker's
 SELECT t.replay_count AS task_start, known.id AS known_id, p.depth + 1 AS depth, coalesce(p.root_id, p.id) AS root_id,
        p.trace, (SELECT count(*) FROM (
            SELECT FROM jobs_workflowrun r WHERE r.root_id = coalesce(p.root_id, p.id) LIMIT %(most_below)s) r) AS below,
@@ -95,7 +95,7 @@ FROM (SELECT id, tenant_id, replay_count, workflow_run_id FROM jobs_trigger
 SELECT id, trigger_id FROM jobs_workflowrun WHERE workflow_id = %(workflow_id)s AND scheduled_for = %(scheduled_for)s;
 
 -- name: settle
--- Start what may start of a run, and end it if nothing is left.
+-- Start the tasks of a run that may start, and end the run if nothing is left.
 -- locks: the run's row, waits (request)
 SELECT carillon_settle_run(%(id)s);
 
@@ -106,7 +106,7 @@ SELECT carillon_settle_run(%(id)s);
 SELECT id FROM jobs_taskrun WHERE run_id = %(id)s AND state = 'started' ORDER BY id;
 
 -- name: begin_cancel
--- From here on nothing of the run starts. A worker holds the row of its trigger when it comes for the run's row at its
+-- From here on no task of the run starts. A worker holds the row of its trigger when it asks for the run's row at its
 -- commit, so triggers are cancelled in a transaction after this one.
 -- locks: the run's row, waits (request)
 -- returns: id, if it had not ended
@@ -116,7 +116,7 @@ WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
 RETURNING id;
 
 -- name: cancel_waiting
--- End what has not started.
+-- End the tasks that have not started.
 -- transition of task runs: waiting, ready -> cancelled
 -- locks: rows of task runs, held by begin_cancel's lock of the run
 -- index: taskrun_unfinished
@@ -125,7 +125,8 @@ UPDATE jobs_taskrun SET state = 'cancelled', reason = 'requested', finished_at =
 WHERE run_id = %(id)s AND state IN ('waiting', 'ready');
 
 -- name: cancel_inner
--- Have the runs cancelled that tasks of a run have begun and that go on: a beat does it, as of other due cancels.
+-- Insert due cancels for the runs that tasks of a run have begun and that go on. A beat cancels them, like other due
+-- cancels.
 -- locks: due cancels, waits (request)
 -- index: taskrun_unfinished, workflowrun_one_a_start, primary key of jobs_duecancel
 INSERT INTO jobs_duecancel (run_id, tenant_id, at, reason)
@@ -136,7 +137,8 @@ ORDER BY c.id
 ON CONFLICT (run_id) DO UPDATE SET at = excluded.at, reason = excluded.reason WHERE jobs_duecancel.at > excluded.at;
 
 -- name: due_cancels
--- Runs that are to be cancelled by now, the first to be first, and whether they still run; but those that somebody is at.
+-- Runs that must be cancelled by now, the earliest first, and whether they still run. Runs that another transaction has
+-- locked are left out.
 -- locks: rows of runs, SKIP LOCKED
 -- index: duecancel_at, primary key of jobs_workflowrun
 -- returns: run_id, tenant_id, at, reason, running
@@ -147,7 +149,7 @@ SELECT due.*, run.running FROM (
     FOR NO KEY UPDATE SKIP LOCKED) run;
 
 -- name: cancels_done
--- These were cancelled, or had ended before. A retry meanwhile has set another instant.
+-- Delete the due cancels of runs that were cancelled, or had ended before. A retry meanwhile has set another instant.
 -- locks: rows of due cancels, SKIP LOCKED
 -- index: primary key of jobs_duecancel
 DELETE FROM jobs_duecancel WHERE run_id = ANY(ARRAY(
@@ -156,7 +158,7 @@ DELETE FROM jobs_duecancel WHERE run_id = ANY(ARRAY(
         SELECT run_id FROM jobs_duecancel WHERE run_id = done.run_id AND at = done.at FOR UPDATE SKIP LOCKED) due));
 
 -- name: bound
--- Let a run that goes on be cancelled when its deadline is over once more.
+-- Insert a due cancel for a run that goes on, for the time when its deadline is over once more.
 -- locks: the run's due cancel, waits (request)
 -- index: primary keys
 INSERT INTO jobs_duecancel (run_id, tenant_id, at, reason)
@@ -166,7 +168,7 @@ WHERE run.id = %(id)s AND v.deadline IS NOT NULL
 ON CONFLICT (run_id) DO UPDATE SET at = excluded.at, reason = excluded.reason;
 
 -- name: pause
--- From here on nothing of the run starts; what has started goes on.
+-- From here on no task of the run starts; started tasks go on.
 -- locks: the run's row, waits (request)
 -- index: primary key
 -- returns: id and since when, if it had not ended
@@ -175,7 +177,7 @@ WHERE id = %(id)s AND tenant_id = %(tenant_id)s AND state = 'running'
 RETURNING id, paused_at;
 
 -- name: resume
--- Let what is ready start again: the caller settles the run.
+-- Let ready tasks start again: the caller settles the run.
 -- locks: the run's row, waits (request)
 -- index: primary key
 -- returns: id, if it had not ended
@@ -205,8 +207,8 @@ WHERE t.tenant_id = %(tenant_id)s AND t.state = 'pending' AND t.id = ANY(ARRAY(
 RETURNING t.id, t.tenant_id, t.job_type, t.state, t.origin, t.fence, t.replay_count;
 
 -- name: begin_retry
--- A run that ended goes on, unless its workflow is deleted: its hidden jobs fire no more. One that succeeded does where
--- tasks are named. What starts from here on is part of the trace of whoever asks for it.
+-- Let a run that ended go on, unless its workflow is deleted: its hidden jobs fire no more. A run that succeeded goes
+-- on only if tasks are named. Tasks that start from here on are part of the caller's trace.
 -- transition of runs: succeeded, failed, cancelled -> running
 -- locks: the workflow's row, then the run's, waits (request)
 -- returns: id, version_id
@@ -219,7 +221,7 @@ WHERE run.id = %(id)s AND run.tenant_id = %(tenant_id)s AND w.id = run.workflow_
 RETURNING run.id, run.version_id;
 
 -- name: pass_over
--- Go on as if the tasks named had succeeded, which failed or were cancelled.
+-- Go on as if the named tasks, which failed or were cancelled, had succeeded.
 -- transition of task runs: failed, cancelled -> skipped
 -- locks: rows of task runs, held by begin_retry's lock of the run
 -- index: taskrun_one_an_item, primary key
@@ -230,10 +232,10 @@ WHERE run_id = %(id)s AND item IS NULL AND state IN ('failed', 'cancelled') AND 
 RETURNING task;
 
 -- name: reset
--- Send back the tasks named, or without names what failed, was cancelled or was skipped since the workflow halts; and
--- all tasks downstream of these, or of %(passed)s, which pass_over passed over and which stay so. The ends of other tasks
--- right before them are to be settled once more: they decide the edges again. A map that failed keeps what items came to,
--- unless it is named or a task before it begins again.
+-- Send back the named tasks or, without names, the tasks that failed, were cancelled or were skipped because the
+-- workflow halts. Also send back all tasks downstream of these, or of %(passed)s, which pass_over passed over and which
+-- stay passed over. The ends of other tasks right before them must be settled once more: they decide the edges again. A
+-- map that failed keeps the results of its items, unless it is named or a task before it begins again.
 -- transition of task runs: succeeded, failed, skipped, cancelled -> waiting, ready
 -- locks: rows of task runs, held by begin_retry's lock of the run
 -- index: taskrun_one_an_item, primary keys
@@ -268,7 +270,7 @@ WHERE run_id = %(id)s AND item IS NULL AND task <> ALL(ARRAY(SELECT task FROM ag
     WHERE e.version_id = %(version_id)s AND e.after = ANY(ARRAY(SELECT task FROM again))));
 
 -- name: unknown_tasks
--- Which of the names are of no task of a version.
+-- Those of the names that no task of a version has.
 -- index: primary key
 -- returns: nth (from 0)
 SELECT (w.nth - 1)::int AS nth FROM unnest(%(tasks)s::text[]) WITH ORDINALITY AS w(key, nth)
@@ -276,11 +278,11 @@ WHERE w.key NOT IN (SELECT key FROM jobs_workflowtask WHERE version_id = %(versi
 ORDER BY w.nth;
 
 -- name: values
--- What claimed tasks need from elsewhere, each for its trigger: values that their payloads take, and what each is a task
--- of (``.task``). What there is not is left out.
+-- The values that claimed tasks need from elsewhere, each for its trigger: values that their payloads take, and the run
+-- that each is a task of (``.task``). Values that do not exist are left out.
 -- index: primary keys, taskrun_one_an_item
--- returns: nth (from 1), value, too_large (then value is null), scheduled_for; input: with the first ``.task`` of each
--- run, as it may be large
+-- returns: nth (from 1), value, too_large (then value is null), scheduled_for; input: only with the first ``.task`` of
+-- each run, because it may be large
 SELECT w.nth, found.value, found.too_large, run.scheduled_for,
        CASE WHEN w.reference = '.task'
                  AND w.nth = min(w.nth) FILTER (WHERE w.reference = '.task') OVER (PARTITION BY run.id)
@@ -300,8 +302,8 @@ FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, re
     WHERE taken.value IS NOT NULL OR taken.too_large) found;
 
 -- name: task_runs
--- The tasks of a run, each with what comes before it, with its trigger, once it has one that retention has not dropped, and
--- with the run that it last began, if it is one.
+-- The tasks of a run. Each comes with the tasks before it, with its trigger, once it has one that retention has not
+-- dropped, and with the run that it last began, if it begins runs.
 -- index: primary keys, taskrun_one_an_item, workflowrun_one_a_start
 -- returns: one row a task, in the order of the version
 SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
@@ -327,7 +329,7 @@ ORDER BY t.number;
 
 -- name: purge_runs
 -- Drop runs that ended before the retention began, with their task runs: of up to %(limit)s runs as many as have about
--- %(most_rows)s task runs. One run may have ten thousand for each of its maps.
+-- %(most_rows)s task runs. One run may have ten thousand task runs for each of its maps.
 -- locks: rows of runs, SKIP LOCKED
 -- index: primary key (UUIDv7 ids follow time), taskrun_one_an_item
 -- returns: id, seen (how many were looked at)
@@ -350,9 +352,10 @@ DELETE FROM jobs_workflowrun WHERE id = ANY(ARRAY(SELECT id FROM gone))
 RETURNING id, (SELECT count(*) FROM past) AS seen;
 
 -- name: purge_deleted
--- Drop versions of workflows that were deleted before the retention began and have no runs left, as many as have about
--- %(limit)s tasks, and the workflows whose last versions these are. One workflow may have a million tasks in all its
--- versions. Their hidden jobs count as deleted since then, and are dropped as all deleted jobs are.
+-- Drop versions of workflows that were deleted before the retention began and have no runs left: as many versions as
+-- have about %(limit)s tasks. Also drop the workflows whose last versions these are. One workflow may have a million
+-- tasks in all its versions. Their hidden jobs count as deleted since the workflow was deleted, and are dropped as all
+-- deleted jobs are.
 -- locks: rows of workflows, SKIP LOCKED; then of their hidden jobs, which nothing else locks any more, waits
 -- index: workflow_deleted, workflowrun_of_workflow, workflowversion_numbered, primary keys
 -- returns: id of each version

@@ -1,28 +1,29 @@
--- The rules of time zones: by which release of their database the next instants of jobs were computed, and what a new
--- one changes of them (jobs.engine.firing.zones).
+-- The rules of time zones: by which release of the time zone database the next instants of jobs were computed, and what
+-- a new release changes about them (jobs.engine.firing.zones).
 
 -- name: look
--- By which release they were computed last, and when a leader was last at work under it.
+-- The release by which the next instants were last computed, and when a leader last worked under it.
 -- returns: version, seen_at; no row before the first leader
 SELECT version, seen_at FROM jobs_zonerules;
 
 -- name: touch
--- A leader is at work under this release. Another beat that says so at this moment says it for both.
+-- Note that a leader works under this release. If another beat notes it at this moment, that counts for both.
 -- locks: the row, SKIP LOCKED
 -- index: primary key
 UPDATE jobs_zonerules SET seen_at = carillon_now()
 WHERE id = ANY(ARRAY(SELECT id FROM jobs_zonerules WHERE version = %(version)s FOR UPDATE SKIP LOCKED));
 
 -- name: settle
--- All next instants are of this release.
+-- Note that all next instants are of this release.
 -- locks: the row, waits as long as the beat's lock_timeout
 -- index: primary key
 INSERT INTO jobs_zonerules (id, version, seen_at) VALUES (1, %(version)s, carillon_now())
 ON CONFLICT (id) DO UPDATE SET version = EXCLUDED.version, seen_at = EXCLUDED.seen_at;
 
 -- name: page
--- Jobs after a given one, or (ids) exactly these; for those whose instants a time zone decides (zoned) also the columns
--- that decide them. Locked until the transaction ends, except those locked by others, whose next_fire_at is null here.
+-- Jobs after a given one, or (ids) exactly these. For jobs whose instants a time zone decides (zoned), also the columns
+-- that decide them. These are locked until the transaction ends, except those locked by others, whose next_fire_at is
+-- null here.
 -- locks: job rows, SKIP LOCKED
 -- index: primary key, trigger_one_per_firing
 -- returns: id, zoned, the columns of the schedule, next_fire_at, updated_at, the latest firing that has a trigger (or

@@ -25,14 +25,15 @@ __all__ = (
     "purge",
 )
 _SQL = db.queries("trail")
-#: Values that are longer as JSON are not kept, as those of columns are not.
+#: Values that are longer as JSON are not kept; nor are such values of columns.
 _MAX_LENGTH = 1000
 
 
 def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
     """Up to ``limit`` changes of the tenant's objects after a place, in order: rows of ``sql/trail.sql: page``.
 
-    What is not over yet is left out until it is, so that going on from the last row misses nothing.
+    Changes that are as new as an unfinished transaction, or newer, are left out until it is over, so that going on from
+    the last row misses nothing.
     """
     return _SQL["page"].of_history(
         tenant_id=tenant_id, after_xid=str(after.xid), after_id=after.id, limit=limit
@@ -40,14 +41,14 @@ def page(*, tenant_id: int, after: Place, limit: int) -> list[Any]:
 
 
 def page_of_object(*, tenant_id: int, object_id: str, after: Place, limit: int) -> list[Any]:
-    """The same of one object."""
+    """The same for one object."""
     return _SQL["page_of_object"].of_history(
         tenant_id=tenant_id, object_id=object_id, after_xid=str(after.xid), after_id=after.id, limit=limit
     )
 
 
 def note_jobs(changes: Mapping[UUID, Mapping[str, Any]]) -> None:
-    """Put on the trail what was done to jobs that no watched column tells of: ``{what: [before, after]}`` of each."""
+    """Put changes of jobs that no watched column shows on the trail: ``{what: [before, after]}`` for each job."""
     _SQL["note_jobs"](
         ids=list(changes),
         actor=_actor(),
@@ -64,7 +65,7 @@ def note(
     action: str,
     changes: Mapping[str, Any],
 ) -> None:
-    """Put on the trail what the present actor did to one object, in the transaction that did it: one row.
+    """Put the present actor's change of one object on the trail, in the transaction that made it: one row.
 
     ``kind`` and ``action`` are those of ``models.Change``; ``changes`` is ``{what: [before, after]}``, or None where
     the values are not kept.

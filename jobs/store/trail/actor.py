@@ -1,10 +1,10 @@
-"""Who acts: told to the database with each statement that writes what the audit trail watches.
+"""The actor: told to the database with each statement that writes to a table that the audit trail watches.
 
 An actor is known to the thread (a request, a slice of an operation) or to the process (a command). Statements on
 ``WATCHED`` tables are preceded by a ``set_config`` that lasts as long as their transaction, in the same message to the
-server: so it holds for statements that commit by themselves and is never seen by whoever has the connection next. All
-other statements are sent as they are. Triggers read it (migration 0006); whoever names no actor is told of as the
-database's user.
+server. So it also holds for statements that commit by themselves, and the next user of the connection never sees it.
+All other statements are sent as they are. Triggers read it (migration 0006); a writer that names no actor is recorded
+as the database's user.
 """
 
 import json
@@ -41,8 +41,8 @@ WATCHED = (
     "jobs_targetrule",
     "jobs_workflow",
 )
-#: Tables that dispatch writes in every turn, columns that tell nothing: whoever writes the others says who acts
-#: (``sign_transaction``).
+#: Tables with columns that tell nothing, which dispatch writes in every turn. Code that writes the other columns names
+#: the actor (``sign_transaction``).
 SIGNED_BY_HAND = ("jobs_queue",)
 _WRITES = re.compile(
     rf'\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\s+(?:ONLY\s+)?"?(?:{"|".join(WATCHED)})\b',
@@ -61,7 +61,7 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Whoever it is, as people know it: a key's prefix and name, a user's name, a command and who ran it."""
+    """An actor as people know it: a key's prefix and name, a user's name, a command and the user that ran it."""
 
     kind: str
     name: str
@@ -70,7 +70,7 @@ class Actor:
         return asdict(self)
 
     def as_text(self) -> str:
-        """As the database is told."""
+        """The text that the database is told."""
         return json.dumps(self.as_dict())
 
 
@@ -81,7 +81,7 @@ _of_process: Actor | None = None
 
 @contextmanager
 def acting_as(actor: Actor | None) -> Iterator[None]:
-    """What this thread writes inside is done by ``actor``; None: as before."""
+    """All writes of this thread inside the block are by ``actor``; None: by the same actor as before."""
     token = _of_thread.set(actor or _of_thread.get())
     try:
         yield
@@ -90,34 +90,34 @@ def acting_as(actor: Actor | None) -> Iterator[None]:
 
 
 def identify(actor: Actor) -> None:
-    """From here to the end of the ``acting_as`` around it, it turns out to be ``actor``."""
+    """From here to the end of the ``acting_as`` around it, the actor is ``actor``."""
     _of_thread.set(actor)
 
 
 def act_for_process(actor: Actor) -> None:
-    """Whatever this process writes is done by ``actor``, unless a thread says otherwise."""
+    """All writes of this process are by ``actor``, unless a thread says otherwise."""
     global _of_process
     _of_process = actor
 
 
 def present_actor() -> Actor | None:
-    """Who acts in this thread; None: nobody said."""
+    """The actor of this thread; None: none was named."""
     return _of_thread.get() or _of_process
 
 
 def present_name() -> str:
-    """Who acts, as it is stored beside what was done."""
+    """The name of the actor, as it is stored beside a change."""
     actor = present_actor()
     return actor.name[:200] if actor else "unknown"
 
 
 def sign_statements() -> None:
-    """Tell the database who acts, on every connection this process makes from here on. May be repeated."""
+    """Tell the database the actor, on every connection that this process makes from here on. May be repeated."""
     connection_created.connect(_settle, dispatch_uid="carillon-actor")
 
 
 def sign_transaction() -> None:
-    """Tell the database who acts until the transaction at hand ends."""
+    """Tell the database the actor until the present transaction ends."""
     if (actor := present_actor()) is not None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('carillon.actor', %s, true)", [actor.as_text()])
@@ -142,7 +142,7 @@ def _sign(
     if parameters is not None:
         signature = signature.replace("%", "%%")
     answer = execute(signature + statement, parameters, many, context)
-    # The caller is to find the statement's own result.
+    # The caller must find the statement's own result.
     while context["cursor"].nextset():
         pass
     return answer

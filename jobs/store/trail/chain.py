@@ -1,12 +1,13 @@
-"""The audit trail's checkpoints: that nothing was changed in it, or taken out of it, can be shown (ADR 24).
+"""The audit trail's checkpoints: they show that nothing was changed in the trail, or removed from it (ADR 24).
 
-A beat signs, once a minute, what was written since the last checkpoint by transactions that are over, so that nobody
-who writes to the trail waits for another. A checkpoint holds the hash of those changes and the seal of the checkpoint
-before; the head, one row, says which is the last. Seals are HMACs under ``settings.TRAIL_KEYS``, which no one who has
-the database alone knows: who changes or removes a row, a checkpoint or the last one of them is told of by ``verify``.
+Once a minute a beat signs the changes that were written since the last checkpoint by transactions that are over, so
+that no writer to the trail waits for another. A checkpoint holds the hash of those changes and the seal of the
+checkpoint before; the head, one row, says which is the last. Seals are HMACs under ``settings.TRAIL_KEYS``. A person
+with only the database does not know these keys. So ``verify`` reports it when a row, a checkpoint or the last
+checkpoint was changed or removed.
 
-To put the whole database back to an earlier state is told only by what is kept elsewhere: each checkpoint's number and
-seal are logged, and ``verify`` takes such an anchor.
+A return of the whole database to an earlier state shows only in data that is kept elsewhere: each checkpoint's number
+and seal are logged, and ``verify`` takes such an anchor.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from jobs.store import db
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: So many changes a checkpoint holds, and those of the last one's transaction.
+#: A checkpoint holds this many changes, and the rest of the last change's transaction.
 BATCH = 10_000
 #: Changes older than this should have been signed.
 GRACE = timedelta(minutes=10)
@@ -32,12 +33,12 @@ _SQL = db.queries("chain")
 
 
 class Broken(Exception):
-    """The head was not signed by us: to go on would sign what somebody else says."""
+    """The head was not signed by us: to go on would sign data of another writer."""
 
 
 @dataclass
 class ChainReport:
-    """What ``verify`` found. ``findings`` are told one a line; without any the trail is as it was signed."""
+    """The report of ``verify``. ``findings`` have one line each; without any the trail is as it was signed."""
 
     changes: int = 0
     stubs: int = 0
@@ -80,14 +81,15 @@ def sign(*, limit: int = BATCH) -> int:
         seal = _seal(settings.TRAIL_KEYS[0], _of_checkpoint(made))
         of_head = _of_head(made["number"], head.upto_xid, seal)
         _SQL["sign"](**made, seal=seal, head_seal=_seal(settings.TRAIL_KEYS[0], of_head))
-    # Kept apart from the database, this is what tells that the whole of it was put back.
+    # Kept apart from the database, this line shows later that the whole database was put back.
     log.info("trail signed", number=made["number"], changes=held.changes, seal=seal)
     return int(held.changes)
 
 
 def begin_anew() -> bool:
-    """Let the next checkpoint cover all there is, after a restore renumbered it, and drop those before; a role that may
-    delete them does it. False: nothing was ever signed.
+    """Let the next checkpoint cover all changes, after a restore renumbered them, and drop the checkpoints before.
+
+    Needs a role that may delete checkpoints. False: nothing was ever signed.
 
     Raises ``Broken``.
     """
@@ -102,7 +104,7 @@ def begin_anew() -> bool:
 
 
 def verify(*, retention: timedelta, anchor: tuple[int, str] | None = None) -> ChainReport:
-    """Hold the trail to its checkpoints, and these to each other and to the head. ``anchor``: a number and its seal.
+    """Check the trail against its checkpoints, and these against each other and the head. ``anchor``: number and seal.
 
     Reads, and may run beside writers. Changes older than ``retention`` may be gone.
     """
@@ -136,7 +138,7 @@ def _checkpoints() -> Iterator[Any]:
 
 
 def _check_place(report: ChainReport, one: Any, before: Any, expired: datetime) -> None:
-    """Whether it goes on from the checkpoint before, of which ``None`` is the first that is there."""
+    """Whether it goes on from the checkpoint ``before``. ``None``: it is the first that is there."""
     if before is None:
         report.first = one.number
         if one.number != 1 and one.after_xid == "0":

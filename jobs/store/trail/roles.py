@@ -1,10 +1,10 @@
-"""The application's role of the database: it does all that beats, workers and services do, and cannot undo the trail.
+"""The application's database role: it can do all that beats, workers and services do, and cannot undo the trail.
 
 The owner's role makes the tables and grants (``manage.py migrate``, then ``grant_roles``); processes run under the
-other. That one reads the audit trail and appends to it, without a choice of place or number. It neither changes,
-deletes nor truncates a row of it or of its checkpoints, nor switches off the triggers that write it, for it owns
-neither these tables nor those they are on. It owns the tables that are partitioned by time, since beats
-make and drop their partitions (ADR 3).
+application's role. This one reads the audit trail and appends to it, without a choice of place or number. It cannot
+change, delete or truncate a row of the trail or of its checkpoints. It cannot switch off the triggers that write the
+trail, because it owns neither these tables nor those that the triggers are on. It owns the tables that are partitioned
+by time, because beats make and drop their partitions (ADR 3).
 """
 
 from datetime import timedelta
@@ -31,22 +31,22 @@ GRANTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
     "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
     "GRANT EXECUTE ON FUNCTION carillon_purge_trail(interval, bigint) TO {role}",
-    # The lower bound of that purge, whatever its caller asks for.
+    # The lower bound of that purge, even if its caller asks for less.
     "CREATE OR REPLACE FUNCTION carillon_trail_floor() RETURNS interval LANGUAGE sql IMMUTABLE "
     "BEGIN ATOMIC SELECT make_interval(days => {days}); END",
-    # So that later migrations may alter what the application owns.
+    # So that later migrations may alter the tables that the application owns.
     "GRANT {role} TO {owner}",
 )
 
 
 class NotSeparate(Exception):
-    """The role could undo what is kept from it: a superuser, the owner itself, or a member of the owner's role."""
+    """The role could lift its own limits: it is a superuser, the owner or one of its members, or may create roles."""
 
 
 def grant(*, role: str, password: str | None, retention: timedelta) -> None:
     """Make ``role`` the application's, with ``password`` to log in by if given. In one transaction; may be repeated.
 
-    ``retention``: what of the trail may not be purged. Raises ``NotSeparate``.
+    ``retention``: younger changes of the trail may not be purged. Raises ``NotSeparate``.
     """
     with db.atomic():
         _make(role, password)
@@ -69,7 +69,7 @@ def _make(role: str, password: str | None) -> None:
     if not known:
         _run("CREATE ROLE {role} NOSUPERUSER NOCREATEDB NOCREATEROLE", role)
     if password:
-        # As it is sent: neither the server's log nor its statistics are to hold it.
+        # Encrypted before it is sent: neither the server's log nor its statistics must hold the password.
         pgconn = connection.connection.pgconn
         encrypted = pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
         _run("ALTER ROLE {role} LOGIN PASSWORD {password}", role, password=sql.Literal(encrypted))

@@ -1,6 +1,6 @@
-"""Workflows (ADR 32): ``runs`` writes versions, begins and steers runs; ``flow`` finds what payloads take.
+"""Workflows (ADR 32): ``runs`` writes versions, begins and steers runs; ``flow`` finds the values that payloads take.
 
-What follows from the end of a task is decided by functions of the database (migrations 0009, 0012 and 0019).
+Functions of the database decide the consequences of a task's end (migrations 0009, 0012 and 0019).
 """
 
 from jobs.store.workflows.runs import (

@@ -1,7 +1,7 @@
-"""What claimed tasks need from elsewhere: the values that their payloads take, and what each is a task of.
+"""Find the data of claimed tasks: the values that their payloads take, and the run that each is a task of.
 
-One statement a batch, none where no task is in it. Runs and results are read as they are: what is upstream has ended
-before, and is reset only together with what is downstream of it. Joins the caller's transaction; may be repeated.
+One statement per batch, none for a batch without tasks. Runs and results are read as they are: tasks upstream have
+ended before, and are reset only together with the tasks downstream. Joins the caller's transaction; may be repeated.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from jobs.models.firings.trigger import Origin
 from jobs.store import db
 
 _SQL = db.queries("workflows")
-#: Stands among the references of a task for what it is a task of.
+#: Stands, among the references of a task, for the run that it is a task of.
 _TASK = Reference("", "task", ())
 
 
@@ -26,7 +26,7 @@ def fill_tasks(rows: list[Any]) -> None:
         if row.origin == Origin.WORKFLOW:
             try:
                 wanted[row.id] = references(row.payload)
-            except ValueError as error:  # it must not cost its batch
+            except ValueError as error:  # it must not fail its batch
                 wanted[row.id] = set()
                 rows[at] = row._replace(payload=Unresolved(f"Its $from cannot be read. {error}"))
     if not wanted:
@@ -40,7 +40,7 @@ def fill_tasks(rows: list[Any]) -> None:
 
 
 def _values(pairs: list[tuple[UUID, Reference]]) -> dict[UUID, dict[Reference, Any]]:
-    """What there is, by trigger."""
+    """The values found, by trigger."""
     found: dict[UUID, dict[Reference, Any]] = {}
     inputs: dict[str, Any] = {}
     for row in sorted(_answered(pairs), key=lambda row: row.nth):

@@ -20,19 +20,19 @@ from jobs.store.insight import activity
 from jobs.store.purge import first_id_within
 
 _SQL = db.queries("workflows")
-#: Between instants of runs that maps may have: ten thousand items, a microsecond each.
+#: The distance between instants of runs that may have maps: ten thousand items, a microsecond each.
 _SHIFT = timedelta(milliseconds=10)
 _MAX_SHIFTS = 100
-#: Of so many instants, ten seconds of them, runs of tasks take one that is free.
+#: Runs of tasks take a free one of this many instants, which cover ten seconds.
 _SPREAD = 1_000
 _rng = random.Random()  # noqa: S311
-#: Task runs that one statement deletes, but for the last run's.
+#: The most task runs that one statement deletes, not counting those of its last run.
 _MAX_PURGED_ROWS = 20_000
 
 
 class Within(NamedTuple):
-    """Of a run that is a task of another: which start of the task begins it, how deep it lies, the run at the top, and
-    the trace of the one that it is part of.
+    """The place of a run that is a task of another: which start of the task begins it, how deep it lies, the run at the
+    top, and the trace of the run that it is part of.
     """
 
     task_start: int
@@ -42,7 +42,7 @@ class Within(NamedTuple):
 
 
 class Map(NamedTuple):
-    """What a map goes over, and how many of its items may be started at once."""
+    """The list that a map goes over, as a reference, and how many of its items may be started at once."""
 
     over: str
     max_parallel: int
@@ -58,7 +58,7 @@ def insert_graph(
 ) -> set[str]:
     """Write the tasks, edges and hidden jobs of a version, in the caller's transaction.
 
-    Returns the keys of tasks whose jobs' names others have; then the caller is to roll back.
+    Returns the keys of tasks whose jobs have a name that another job has; then the caller must roll back.
     """
     written = job_store.insert(list(jobs.values()))
     if len(written) < len(jobs):
@@ -93,10 +93,10 @@ def begin_run(
     trigger_id: UUID | None = None,
     within: Within | None = None,
 ) -> UUID | None:
-    """Begin a run of a version that has so many ``tasks``, and start what waits for nothing. Opens a transaction.
+    """Begin a run of a version that has ``tasks`` tasks, and start those that wait for nothing. Opens a transaction.
 
-    ``within``: of a run that is a task of another. Returns its id; None: the workflow is deleted, or has a run of that
-    instant (None: of this one).
+    ``within``: for a run that is a task of another. Returns the run's id; None: the workflow is deleted, or has a run
+    of the instant ``scheduled_for`` (None: now).
     """
     with db.atomic():
         rows = _SQL["begin"](
@@ -120,7 +120,7 @@ def begin_run(
 
 
 def begin_inner(*, trigger_id: UUID, fence: int, workflow: str, run_input: object = None) -> UUID | None:
-    """Begin the run that a claimed task of another run is: of the workflow that has this name now. Opens a transaction.
+    """Begin the run for a claimed task of another run, of the workflow that has this name now. Opens a transaction.
 
     Returns its id, the same however often this start of the task is executed. None: the task was cancelled or taken
     over. Raises ``Conflict`` where no run can be begun.
@@ -132,9 +132,9 @@ def begin_inner(*, trigger_id: UUID, fence: int, workflow: str, run_input: objec
             if row.version_id is None:
                 raise Conflict(f"There is no workflow named {workflow}.")
             if row.depth > MAX_DEPTH:
-                raise Conflict(f"Runs may lie {MAX_DEPTH} deep in each other, and no deeper.")
+                raise Conflict(f"Runs may be nested at most {MAX_DEPTH} deep.")
             if row.below >= MAX_BELOW:
-                raise Conflict(f"Below one run there may be {MAX_BELOW:,} others, and no more.")
+                raise Conflict(f"Below one run there may be at most {MAX_BELOW:,} others.")
             if (size := len(orjson.dumps(run_input))) > row.max_bytes:
                 raise Conflict(f"Its input has {size:,} bytes; max_payload_bytes allows {row.max_bytes:,}.")
             for nth in range(_MAX_SHIFTS):
@@ -156,7 +156,7 @@ def begin_inner(*, trigger_id: UUID, fence: int, workflow: str, run_input: objec
 
 
 def begin_fired(*, trigger_id: UUID, fence: int, run_input: object = None) -> UUID | None:
-    """Begin the run of a claimed firing of a workflow's schedule, of the version that is present. Opens a transaction.
+    """Begin the run of a claimed firing of a workflow's schedule, of the present version. Opens a transaction.
 
     Returns its id, the same however often the firing is executed. None: the firing was cancelled or taken over, or the
     workflow is deleted.
@@ -184,7 +184,7 @@ def begin_fired(*, trigger_id: UUID, fence: int, run_input: object = None) -> UU
 
 
 def cancel_run(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bool:
-    """Both steps of a cancel, each in its transaction: call it in none. False: as ``begin_cancel``."""
+    """Do both steps of a cancel, each in its own transaction: call it outside one. False: as ``begin_cancel``."""
     if not begin_cancel(run_id=run_id, tenant_id=tenant_id, reason=reason):
         return False
     cancel_started(run_id=run_id, tenant_id=tenant_id)
@@ -192,10 +192,10 @@ def cancel_run(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bo
 
 
 def begin_cancel(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> bool:
-    """Start nothing more of a run, and end what waits. False: it has ended, or is not this tenant's.
+    """Start no more tasks of a run, and end those that wait. False: it has ended, or is not this tenant's.
 
-    Opens a transaction, which must not go on to wait for triggers: ``cancel_started`` has one after it. A failure
-    between the two leaves a run of which nothing starts any more; both may be repeated.
+    Opens a transaction, which must not go on to wait for triggers: ``cancel_started`` opens another one after it. A
+    failure between the two leaves a run that starts nothing more; both may be repeated.
     """
     with db.atomic():
         if not _SQL["begin_cancel"](id=run_id, tenant_id=tenant_id, reason=reason):
@@ -206,18 +206,21 @@ def begin_cancel(*, run_id: UUID, tenant_id: int, reason: str = "requested") -> 
 
 
 def cancel_started(*, run_id: UUID, tenant_id: int) -> None:
-    """Ask what runs of a run to stop, end what is due, and have the runs cancelled that are tasks of it. Opens a
-    transaction.
+    """Ask a run's running triggers to stop, end its due ones, and let a beat cancel the runs that are tasks of it.
+
+    Opens a transaction.
     """
     with db.atomic():
         lifecycle.cancel_many(trigger_ids=[row.id for row in _SQL["started"](id=run_id)], tenant_id=tenant_id)
-        # After the triggers are locked: a task that is about to begin a run has done so, or will not.
+        # After the triggers are locked: a task that was about to begin a run has begun it, or will not.
         _SQL["cancel_inner"](id=run_id)
 
 
 def cancel_due(*, limit: int) -> int:
-    """Cancel up to ``limit`` runs that are to be cancelled by now: their deadline is over, or a newer firing replaces
-    them. Returns how many were looked at; what fails comes again. Call it outside a transaction.
+    """Cancel up to ``limit`` runs whose cancel is due: their deadline is over, a newer firing replaces them, or their
+    outer run was cancelled.
+
+    Returns how many were looked at; a cancel that fails comes again. Call it outside a transaction.
     """
     due = _SQL["due_cancels"](limit=limit)
     for row in due:
@@ -234,7 +237,7 @@ def pause_run(*, run_id: UUID, tenant_id: int) -> bool:
 
 
 def resume_run(*, run_id: UUID, tenant_id: int) -> bool:
-    """Start what is ready of a run. False: it has ended, or is not this tenant's. Opens a transaction."""
+    """Start the ready tasks of a run. False: it has ended, or is not this tenant's. Opens a transaction."""
     with db.atomic():
         for row in _SQL["resume"](id=run_id, tenant_id=tenant_id):
             _SQL["settle"](id=row.id)
@@ -245,9 +248,9 @@ def resume_run(*, run_id: UUID, tenant_id: int) -> bool:
 def answer(
     *, run_id: UUID, tenant_id: int, kind: str, name: str, result: object, refused: bool = False
 ) -> list[UUID]:
-    """End the waits of a run for this signal or approval; ``refused``: cancel them. Returns the triggers of those.
+    """End the waits of a run for this signal or approval; ``refused``: cancel them. Returns the ids of their triggers.
 
-    What follows from it happens at the commit.
+    The consequences happen at the commit.
     """
     rows = _SQL["answer"](
         id=run_id,
@@ -264,16 +267,16 @@ def answer(
 
 
 def unknown_tasks(*, version_id: UUID, tasks: Sequence[str]) -> list[int]:
-    """The places in ``tasks`` of names that no task of the version has."""
+    """The places, in ``tasks``, of names that no task of the version has."""
     return [row.nth for row in _SQL["unknown_tasks"](version_id=version_id, tasks=list(tasks))]
 
 
 def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = (), skip: Sequence[str] = ()) -> bool:
-    """Let a run that ended go on: ``tasks``, or without any what did not succeed, begin again, and all downstream.
+    """Let a run that ended go on: ``tasks`` (none: those that did not succeed) and all downstream begin again.
 
-    ``skip``: tasks that failed and count as succeeded from here on; if only such are named, no other task that failed
-    begins again. False: it goes on, is not this tenant's, or succeeded and no tasks are named. Raises ``Conflict``
-    (``skip``). Opens a transaction.
+    ``skip``: tasks that failed or were cancelled, and count as succeeded from here on. If no ``tasks`` are named with
+    them, only tasks that a failure had kept from starting begin again. False: it has not ended, is not this tenant's,
+    or succeeded and no tasks are named. Raises ``Conflict`` (``skip``). Opens a transaction.
     """
     with db.atomic():
         for row in _SQL["begin_retry"](
@@ -293,7 +296,7 @@ def retry_run(*, run_id: UUID, tenant_id: int, tasks: Sequence[str] = (), skip: 
 
 
 def task_runs(run_id: UUID) -> list[Any]:
-    """The tasks of a run, each with what comes before it and with its trigger, once it has one."""
+    """The tasks of a run, each with the tasks before it, and with its trigger once it has one."""
     return _SQL["task_runs"](id=run_id)
 
 
@@ -308,7 +311,7 @@ def purge_runs(*, retention: timedelta, limit: int) -> int:
 
 
 def purge_deleted(*, retention: timedelta, limit: int) -> int:
-    """Delete versions, of about ``limit`` tasks, of workflows deleted longer ago than ``retention`` that have no runs;
-    and each workflow with its last one. Returns how many versions.
+    """Delete versions, with about ``limit`` tasks in all, of workflows that have no runs and were deleted longer ago
+    than ``retention``; and each workflow with its last version. Returns how many versions.
     """
     return len(_SQL["purge_deleted"](retention=retention, limit=limit))

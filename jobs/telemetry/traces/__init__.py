@@ -1,7 +1,7 @@
 """Traces (docs/traces.md): contexts as W3C writes them (``w3c``), and spans for a collector (``spans``).
 
-Nothing of OpenTelemetry is imported where no spans are recorded: ``recorder`` alone brings it in, with the first
-attempt of a process. Being off costs one comparison.
+OpenTelemetry is imported only where spans are recorded: ``recorder`` alone imports it, with the first attempt of a
+process. Being off costs one comparison.
 """
 
 import os
@@ -23,14 +23,14 @@ def traces_config(*, on: bool) -> None:
 
 
 def recorder() -> "Recorder | None":
-    """Takes the spans of this process; None where traces are off, or cannot be had."""
+    """The recorder of this process's spans; None where traces are off, or cannot be had."""
     if not _on:
         return None
     return _recorder or _make()
 
 
 def send_the_rest() -> None:
-    """Hand over what spans are left, within two seconds: the process is about to end."""
+    """Hand over the spans that are left, within two seconds: the process is about to end."""
     if _recorder is not None:
         _recorder.close()
 
@@ -43,7 +43,7 @@ def _make() -> "Recorder | None":
                 from jobs.telemetry.traces.spans import Recorder  # the one import of OpenTelemetry
 
                 _recorder = Recorder()
-            except Exception:  # noqa: BLE001 - whatever its variables say: a trace is worth no firing
+            except Exception:  # noqa: BLE001 - no value of its variables, and no trace, may cost a firing
                 from jobs.telemetry.lines import get_logger  # which imports this package
 
                 get_logger().exception("traces are off in this process", see="docs/traces.md")

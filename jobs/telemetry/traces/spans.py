@@ -1,8 +1,8 @@
-"""Spans for a collector, by OpenTelemetry's SDK. Its variables (``OTEL_…``) say where to, of what, and of how many.
+"""Spans for a collector, by OpenTelemetry's SDK. Its variables (``OTEL_…``) name the collector and the sampler.
 
-A span is recorded when it has ended, under an id that was known before: so its children, and whoever was told of it,
-may be recorded first, by other processes. Keeps true: spans wait in a queue that is bounded, a thread of its own sends
-them, and a collector that is away costs spans and nothing else.
+A span is recorded when it has ended, under an id that was known before. So its children, and the spans of callees that
+were told of it, may be recorded first, by other processes. Keeps true: spans wait in a bounded queue, a thread of its
+own sends them, and a collector that is away costs spans and nothing else.
 """
 
 import atexit
@@ -38,12 +38,12 @@ from opentelemetry.trace import (
 from jobs.telemetry.outage import Outage
 from jobs.telemetry.traces.w3c import TraceContext
 
-#: A process records no more traces a second, whatever the load: all their spans take it some 12 ms.
+#: A process records at most so many traces a second, under any load: all their spans take it some 12 ms.
 MAX_A_SECOND = 50
-#: Of those, so many of one tenant because its callers say so: a tenant that marks all its calls as sampled must not
-#: crowd out the spans of others.
+#: At most so many of those are traces that one tenant's callers ask for: a tenant that marks all its calls as sampled
+#: must not crowd out the spans of others.
 MAX_ASKED_FOR = 20
-#: What the end of a process may take for the spans that are left.
+#: The time that the end of a process may take for the spans that are left.
 CLOSE_SECONDS = 2.0
 KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT, "producer": SpanKind.PRODUCER}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,8 +55,8 @@ _SCOPE = InstrumentationScope("carillon")
 
 
 class Span(NamedTuple):
-    """One span of a trace. Ids in hexadecimal digits. ``kind``: of ``KINDS``. ``error``: why it failed; empty: it did
-    not."""
+    """One span of a trace. Ids in hexadecimal digits. ``kind``: one of ``KINDS``. ``error``: why it failed; empty: it
+    did not."""
 
     name: str
     span_id: str
@@ -69,14 +69,14 @@ class Span(NamedTuple):
 
 
 class Recorder:
-    """Decides which traces are recorded, and takes their spans. ``exporter``: in place of the one to the collector."""
+    """Decides which traces are recorded, and takes their spans. ``exporter`` replaces the one to the collector."""
 
     def __init__(self, exporter: SpanExporter | None = None) -> None:
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._processor = BatchSpanProcessor(_Telling(OTLPSpanExporter()) if exporter is None else exporter)
         self._provider.add_span_processor(self._processor)
         if isinstance(otel.get_tracer_provider(), otel.ProxyTracerProvider):
-            # What handlers record by OpenTelemetry's own interface goes the same way.
+            # Spans that handlers record by OpenTelemetry's own interface go the same way.
             otel.set_tracer_provider(self._provider)
         sampler = os.environ.get(OTEL_TRACES_SAMPLER, "").lower() or "parentbased_always_on"
         self._heeds_callers = sampler.startswith(_PARENTBASED)
@@ -86,10 +86,10 @@ class Recorder:
         atexit.register(self.close)
 
     def samples(self, trace_id: str, *, caller: TraceContext | None, tenant: str) -> bool:
-        """Whether spans of this trace are recorded: ``OTEL_TRACES_SAMPLER`` says so, and for each process alike, while
-        there is room. ``caller``: whose trace it is, if it is not our own.
+        """Whether spans of this trace are recorded. ``OTEL_TRACES_SAMPLER`` decides, alike in each process, while there
+        is room. ``caller``: the caller that the trace belongs to, if it is not Carillon's own.
 
-        As the SDK's samplers decide, in a tenth of their time: they are asked once for each attempt.
+        It decides as the SDK's samplers do, in a tenth of their time: it is asked once for each attempt.
         """
         if caller is not None and self._heeds_callers:
             return caller.is_sampled and self._has_room(tenant)
@@ -116,9 +116,9 @@ class Recorder:
             )
 
     def enter(self, trace: TraceContext | None) -> object:
-        """From here on what this thread or task records by OpenTelemetry's own interface is part of ``trace``.
+        """From here on, spans that this thread or task records by OpenTelemetry's own interface are part of ``trace``.
 
-        Returns what ``leave`` takes.
+        Returns the token for ``leave``.
         """
         if trace is None:
             return None
@@ -133,7 +133,7 @@ class Recorder:
         self._processor.force_flush()
 
     def close(self) -> None:
-        """Send what is left, for ``CLOSE_SECONDS`` at most. Nothing is taken any more."""
+        """Send the spans that are left, for ``CLOSE_SECONDS`` at most. Nothing is taken any more."""
         closing = threading.Thread(target=self._processor.shutdown, name="carillon-last-spans", daemon=True)
         try:
             closing.start()
@@ -142,7 +142,7 @@ class Recorder:
         closing.join(CLOSE_SECONDS)
 
     def _has_room(self, asked_for_by: str) -> bool:
-        """Count one trace more of this second. ``asked_for_by``: the tenant whose caller wants it; empty: nobody."""
+        """Count one trace more of this second. ``asked_for_by``: the tenant whose caller wants it; empty: no tenant."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._in_second, self._asked_for = second, 0, Counter()
@@ -155,13 +155,13 @@ class Recorder:
 
 
 class _Telling(SpanExporter):
-    """Tells of a collector that is away as of any outage: at its start, now and then, and at its end."""
+    """Logs that the collector is away, as any outage: at its start, now and then, and at its end."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self._outage = Outage("collector of traces away")
         self._why = ""
-        # It writes a line or two for each try.
+        # The exporter writes a line or two for each try.
         logging.getLogger(OTLPSpanExporter.__module__).addFilter(self._hear)
 
     def _hear(self, record: logging.LogRecord) -> bool:
@@ -181,7 +181,7 @@ class _Telling(SpanExporter):
 
 
 def _bound_of(sampler: str) -> int:
-    """Traces whose lower half is below are recorded. The variables were checked at start."""
+    """The bound: traces are recorded if the lower half of their id is below it. The variables were checked at start."""
     if sampler == "always_on":
         return 1 << 64
     if sampler == "always_off":

@@ -1,7 +1,7 @@
 """Trace contexts as W3C writes them (https://www.w3.org/TR/trace-context): read, kept with a trigger, sent on.
 
-A caller's is kept as one text, ``traceparent`` or ``traceparent tracestate``. What is malformed counts as absent, as
-the specification has it: it is no error of the call that it came with.
+A caller's context is kept as one text, ``traceparent`` or ``traceparent tracestate``. A malformed part counts as
+absent, as the specification says: it is no error of the call that it came with.
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import NamedTuple
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _KEY = r"[a-z0-9][a-z0-9_\-*/]{0,240}(?:@[a-z][a-z0-9_\-*/]{0,13})?"
 _MEMBER = re.compile(rf"{_KEY}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{{0,255}}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
-#: The specification asks for as many characters to be passed on; of a longer one nothing is.
+#: The specification asks to pass on as many characters; nothing of a longer one is passed on.
 MAX_TRACESTATE_LENGTH = 512
 _MAX_MEMBERS = 32
-#: Of a kept one: ``traceparent``, a blank, ``tracestate``.
+#: The length of a kept context: ``traceparent``, a blank, ``tracestate``.
 MAX_KEPT_LENGTH = 55 + 1 + MAX_TRACESTATE_LENGTH
 #: The flags that there are: sampled, and that the trace's id is random. Others are not passed on.
 SAMPLED, RANDOM = 1, 2
@@ -37,19 +37,19 @@ class TraceContext(NamedTuple):
         return bool(self.flags & SAMPLED)
 
     def kept(self) -> str:
-        """As a column keeps it; ``recall`` reads it."""
+        """The context as a column keeps it; ``recall`` reads it."""
         return f"{self.traceparent} {self.tracestate}" if self.tracestate else self.traceparent
 
     def headers(self) -> dict[str, str]:
-        """What a request or a message says of it."""
+        """The headers by which a request or a message carries it."""
         told = {"traceparent": self.traceparent}
         return told | {"tracestate": self.tracestate} if self.tracestate else told
 
 
 def read(traceparent: str, tracestate: str = "") -> TraceContext | None:
-    """What a caller's headers say; None: there is no valid ``traceparent``. A bad ``tracestate`` is left out.
+    """The context in a caller's headers; None: there is no valid ``traceparent``. A bad ``tracestate`` is left out.
 
-    Of a later version than 00 the parts that 00 knows are read.
+    If the version is later than 00, the parts that 00 knows are read.
     """
     match = _TRACEPARENT.fullmatch(traceparent.strip(" \t"))
     if match is None:
@@ -63,7 +63,7 @@ def read(traceparent: str, tracestate: str = "") -> TraceContext | None:
 
 
 def recall(kept: str) -> TraceContext | None:
-    """What ``TraceContext.kept`` wrote."""
+    """Read the text that ``TraceContext.kept`` wrote."""
     traceparent, _, tracestate = kept.partition(" ")
     return read(traceparent, tracestate)
 

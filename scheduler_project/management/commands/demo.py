@@ -16,20 +16,20 @@ from tenants.management.command import PromptCommand
 
 
 class Command(PromptCommand):
-    help = "Run everything with sample tenants and jobs against a local receiver, and show how it goes."
+    help = "Run everything with sample tenants and jobs against a local receiver, and show the results."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--seconds", type=int, help="Stop after so many, judge every firing, fail if one went wrong."
+            "--seconds", type=int, help="Stop after this time, judge every firing, fail if one went wrong."
         )
         parser.add_argument(
             "--data-dir",
             type=Path,
             default=Path(".carillon/demo"),
-            help="The demo's own data (default %(default)s).",
+            help="Directory of the demo's own data (default %(default)s).",
         )
         parser.add_argument(
-            "--port", type=int, default=8000, help="Web; if taken, any free one (default %(default)s)."
+            "--port", type=int, default=8000, help="Port of web; if in use, a free one (default %(default)s)."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

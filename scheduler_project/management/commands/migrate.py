@@ -1,9 +1,9 @@
 """``manage.py migrate``: Django's, one at a time for a database, and without keeping claims waiting behind a lock.
 
-A statement that changes a table waits for all who use it, and everybody who comes later waits behind that statement. So
-it waits ``LOCK_TIMEOUT`` at most; then its migration is undone, and begun again after a pause in which the others go
-on. A migration that is not atomic has to bear that (CONTRIBUTING, "Migrations"). Statements may take as long as they
-need.
+A statement that changes a table waits for all sessions that use the table, and later sessions wait behind that
+statement. So it waits ``LOCK_TIMEOUT`` at most. Then its migration is undone, and begun again after a pause in which
+the other sessions go on. A migration that is not atomic must bear that (CONTRIBUTING, "Migrations"). Statements may
+take as long as they need.
 """
 
 import time
@@ -20,7 +20,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from jobs.own_session import parameters
 from scheduler_project.sessions import SharedSessions, go_past_pooler
 
-#: How long claims may be kept waiting by a statement that waits itself.
+#: How long a statement that waits for a lock may keep claims waiting.
 LOCK_TIMEOUT = "2s"
 WAITS = {"lock_timeout": LOCK_TIMEOUT, "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 #: Pauses between tries, in seconds: some six minutes in all.
@@ -52,13 +52,14 @@ class Command(migrate.Command):
                     self._pause(error, pause)
 
     def _pause(self, error: OperationalError, seconds: int | None) -> None:
-        """Wait until another try makes sense. Raises ``error`` again, or ``CommandError`` where there was the last."""
+        """Wait until another try makes sense. Raises ``error`` again, or ``CommandError`` after the last try."""
         if not isinstance(error.__cause__, LockNotAvailable | DeadlockDetected):
             raise error
         if seconds is None:
             raise CommandError(
-                "A table was in use at each try. What had run until then stays. Look for the oldest xact_start in "
-                "pg_stat_activity, end what holds the table (a dump, a report), and run migrate again."
+                "A table was in use at each try. The migrations that had run stay. Look for the oldest "
+                "xact_start in pg_stat_activity, end the session that holds the table (a dump, a report), "
+                "and run migrate again."
             ) from error
         self.stdout.write(f"A table is in use ({error.__cause__}); again in {seconds} s.".replace("\n", " "))
         self.stdout.flush()
@@ -66,16 +67,16 @@ class Command(migrate.Command):
 
     @contextmanager
     def _turn(self, connection: Any) -> Iterator[None]:
-        """As soon as no other ``migrate`` runs on this database. The lock ends with its session, whatever happens.
+        """Wait until no other ``migrate`` runs on this database. The lock always ends with its session.
 
-        Asked for again and again, never waited for: CREATE INDEX CONCURRENTLY of the other one waits for all statements
-        that were under way when it began, so for one that waits for its lock, too.
+        The lock is polled, never waited for. CREATE INDEX CONCURRENTLY of the other ``migrate`` waits for all
+        statements that were under way when it began, so it would also wait for a statement that waits for the lock.
         """
         with psycopg.connect(**parameters(connection), autocommit=True) as session:
             told = False
             while not session.execute(_ASK, LOCK).fetchall()[0][0]:
                 if not told:
-                    self.stdout.write("Another migrate runs on this database; waiting for it.")
+                    self.stdout.write("Another migrate is running on this database; waiting for it.")
                     self.stdout.flush()
                 told = True
                 time.sleep(LOOK_AGAIN_SECONDS)
@@ -84,7 +85,7 @@ class Command(migrate.Command):
 
 @contextmanager
 def waits(connection: Any) -> Iterator[None]:
-    """The connection's waits are those of migrations; it is closed then, so that the next one has its own again."""
+    """Give the connection the waits of migrations. It is closed at the end, so the next one has its own waits again."""
     with connection.cursor() as cursor:
         for name, value in WAITS.items():
             cursor.execute("SELECT set_config(%s, %s, false)", [name, value])

@@ -11,28 +11,30 @@ from tenants.management.command import PromptCommand
 
 
 class Command(PromptCommand):
-    help = "Run web, beats, workers and Flower here; Postgres and Redis too unless their URLs are set."
+    help = "Run web, beats, workers and Flower here; also Postgres and Redis unless their URLs are set."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--host", default="127.0.0.1", help="Address of web and Flower (default %(default)s)."
         )
         parser.add_argument(
-            "--port", type=int, default=8000, help="Web; 0: any free one (default %(default)s)."
+            "--port", type=int, default=8000, help="Port of web; 0: any free (default %(default)s)."
         )
         parser.add_argument(
-            "--flower-port", type=int, default=5555, help="0: any free one (default %(default)s)."
+            "--flower-port", type=int, default=5555, help="Port of Flower; 0: any free (default %(default)s)."
         )
-        parser.add_argument("--no-flower", action="store_true", help="Leave Flower out.")
-        parser.add_argument("--workers", type=int, default=1, help="Worker processes (default %(default)s).")
+        parser.add_argument("--no-flower", action="store_true", help="Do not run Flower.")
         parser.add_argument(
-            "--beats", type=int, default=1, help="Beats: a leader, standbys (default %(default)s)."
+            "--workers", type=int, default=1, help="Number of worker processes (default %(default)s)."
+        )
+        parser.add_argument(
+            "--beats", type=int, default=1, help="Number of beats, of which one leads (default %(default)s)."
         )
         parser.add_argument(
             "--concurrency", type=int, help="Pool processes of each worker (default: the cores)."
         )
         parser.add_argument(
-            "--data-dir", type=Path, help="Where embedded data is kept (default CARILLON_DATA_DIR)."
+            "--data-dir", type=Path, help="Directory of embedded servers' data (default CARILLON_DATA_DIR)."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -13,8 +13,10 @@ class Command(PromptCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug")
-        parser.add_argument("name", help="for people: who uses it")
-        parser.add_argument("--scopes", default="read,write", help="some of read, write, worker, admin")
+        parser.add_argument("name", help="name for people: who uses the key")
+        parser.add_argument(
+            "--scopes", default="read,write", help="scopes of the key: some of read, write, worker, admin"
+        )
         add_key_options(parser)
 
     def handle(self, **options: Any) -> None:

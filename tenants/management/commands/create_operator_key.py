@@ -9,10 +9,10 @@ from tenants.models import ApiKey
 
 
 class Command(PromptCommand):
-    help = "Create an API key for the levers over all tenants; its text is printed once. It reads and writes no jobs."
+    help = "Create an API key for the levers over all tenants; it cannot use jobs. Its text is printed once."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", help="for people: who uses it")
+        parser.add_argument("name", help="name for people: who uses the key")
         add_key_options(parser)
 
     def handle(self, **options: Any) -> None:

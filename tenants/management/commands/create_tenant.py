@@ -19,9 +19,11 @@ class Command(PromptCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug", help="lower-case letters, digits and hyphens")
-        parser.add_argument("--name", default="", help="for people; the slug by default")
-        parser.add_argument("--api-key", metavar="NAME", help="create an API key of this name")
-        parser.add_argument("--scopes", default="read,write", help="of that key: read, write, worker, admin")
+        parser.add_argument("--name", default="", help="name for people; the slug by default")
+        parser.add_argument("--api-key", metavar="NAME", help="create an API key with this name")
+        parser.add_argument(
+            "--scopes", default="read,write", help="scopes of that key: some of read, write, worker, admin"
+        )
         add_quotas(parser)
         add_lists(parser)
         parser.add_argument("--json", action="store_true", help="print one JSON object")

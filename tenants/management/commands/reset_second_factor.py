@@ -11,7 +11,7 @@ from tenants.management.command import PromptCommand
 
 
 class Command(PromptCommand):
-    help = "Let an operator sign in with the password alone, and end all their sessions. May be repeated."
+    help = "Let an operator sign in with the password only, and end all their sessions. May be repeated."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("username")

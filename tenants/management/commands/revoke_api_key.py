@@ -12,7 +12,7 @@ class Command(PromptCommand):
     help = "Refuse every request with this key from now on. Cannot be undone; may be repeated."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("prefix", help="of the key: the 12 characters after ck_")
+        parser.add_argument("prefix", help="prefix of the key: the 12 characters after ck_")
 
     def handle(self, **options: Any) -> None:
         key = revoke_api_key(key=key_of(options["prefix"]))

@@ -15,16 +15,16 @@ from tenants.vault.signing import DEFAULT_OVERLAP
 
 
 class Command(PromptCommand):
-    help = "Create a key like another, which then expires; the new one's text is printed once."
+    help = "Create a key like an existing one, print its text once, and let the existing key expire."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("prefix", help="of the key: the 12 characters after ck_")
+        parser.add_argument("prefix", help="prefix of the key: the 12 characters after ck_")
         parser.add_argument(
             "--overlap-seconds",
             type=int,
             default=int(DEFAULT_OVERLAP.total_seconds()),
             metavar="S",
-            help="how long both are accepted; a day by default",
+            help="how long both keys are accepted; a day by default",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 

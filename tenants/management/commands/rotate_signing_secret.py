@@ -14,7 +14,7 @@ from tenants.vault.signing import DEFAULT_OVERLAP, rotate_signing_secret
 
 
 class Command(PromptCommand):
-    help = "Sign a tenant's webhooks with a fresh secret, and for a while with the one before it too."
+    help = "Sign a tenant's webhooks with a new secret, and for a while also with the previous one."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug")
@@ -23,7 +23,7 @@ class Command(PromptCommand):
             type=float,
             default=DEFAULT_OVERLAP.total_seconds(),
             metavar="S",
-            help="how long both sign; a day by default, 0: the old one goes at once",
+            help="how long both secrets sign; a day by default, 0: the old one stops at once",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -48,7 +48,7 @@ class Command(PromptCommand):
             self.stdout.write(json.dumps(shown))
             return
         until = (
-            f" The one before it also signs until {retires_at:%Y-%m-%d %H:%M:%S} UTC." if retires_at else ""
+            f" The previous secret also signs until {retires_at:%Y-%m-%d %H:%M:%S} UTC." if retires_at else ""
         )
         self.stdout.write(
             f"Webhooks of {tenant.slug} are signed with {secret} from now on, shown this once.{until}"

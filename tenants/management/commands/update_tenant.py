@@ -22,28 +22,28 @@ from tenants.models import Tenant
 
 class Command(PromptCommand):
     help = (
-        "Change a tenant. A quota below what is in use is accepted: nothing is taken back, and nothing more is "
-        "let in until use has fallen below it."
+        "Change a tenant. A quota may be below the present use: nothing is removed, and nothing more is "
+        "let in until the use has fallen below it."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("slug")
-        parser.add_argument("--name", help="for people")
+        parser.add_argument("--name", help="name for people")
         parser.add_argument("--status", help=", ".join(Tenant.Status.values))
         parser.add_argument(
             "--require-if-match",
             action=BooleanOptionalAction,
-            help="PUT, PATCH and DELETE of jobs must name the version they mean",
+            help="PUT, PATCH and DELETE of jobs must name the job's version",
         )
         parser.add_argument(
             "--all-events",
             action=BooleanOptionalAction,
-            help="the event feed also tells of each success and each retry",
+            help="the event feed also lists each success and each retry",
         )
         parser.add_argument(
             "--circuit-breaker",
             action=BooleanOptionalAction,
-            help="stop calling a host once calls of it keep failing",
+            help="stop calling a host once calls to it keep failing",
         )
         add_quotas(parser)
         add_lists(parser)

@@ -1,4 +1,4 @@
-"""What is done to a tenant whose every secret is a canary: each way in which a value might come to be told."""
+"""The deeds done to a tenant whose every secret is a canary: each way in which a value might leak."""
 
 from collections.abc import Callable
 

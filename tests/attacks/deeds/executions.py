@@ -1,4 +1,4 @@
-"""What is executed: webhooks, notices, and handlers of a team that fail and that print."""
+"""Deeds that execute work: webhooks, notices, and handlers of a team that fail and that print."""
 
 import html
 import json
@@ -38,7 +38,7 @@ def tell_of_the_dead(world: World) -> None:
 
 
 def let_handlers_fail(world: World) -> None:
-    """Of a team: its words hold its input, as those of ``int``, of pydantic and of the database do."""
+    """Handlers of a team: their words hold their input, as those of ``int``, of pydantic and of the database do."""
 
     def refuse(ctx: Any, payload: Any) -> None:
         raise ValueError(f"cannot log in with {payload['password']}")
@@ -56,7 +56,7 @@ def let_handlers_fail(world: World) -> None:
 
 
 def let_a_handler_print(world: World) -> None:
-    """Of a team: it tells of all it was given, each secret whole, in pieces and within more than is kept."""
+    """A handler of a team: it prints all its input, each secret whole, in pieces and within more than is kept."""
 
     def tell(ctx: Any, payload: Any) -> None:
         ctx.log(payload["password"])

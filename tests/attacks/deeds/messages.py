@@ -1,4 +1,4 @@
-"""What goes through the broker: messages as beats publish them, and messages that are refused."""
+"""Messages through the broker: those that beats publish, and those that are refused."""
 
 import json
 from functools import partial
@@ -54,7 +54,7 @@ def work_from_the_broker(world: World) -> None:
 
 
 def send_bad_messages(world: World) -> None:
-    """Whoever else writes to the engine's queues: a payload in the wrong place, in each form that is refused."""
+    """Another sender writes to the engine's queues: a payload in the wrong place, in each form that is refused."""
     credential = world.canaries[PAYLOAD]
     tasks.perform("webhook", [{"password": credential}, [credential, 1]], worker_name="w1")
     with app.connection_for_write() as wire:

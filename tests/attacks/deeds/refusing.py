@@ -1,4 +1,4 @@
-"""How the database is made to refuse a row: its error then tells of the row."""
+"""Ways to make the database refuse a row: its error then tells of the row."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def violate(text: str) -> None:
 
 
 class refusing:
-    """A CHECK that new rows of a table have to meet."""
+    """A CHECK that new rows of a table must meet."""
 
     def __init__(self, table: str, check: str) -> None:
         self._add = f"ALTER TABLE {table} ADD CONSTRAINT canary CHECK ({check}) NOT VALID"

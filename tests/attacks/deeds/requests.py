@@ -1,4 +1,4 @@
-"""What is asked for: over the API by its tenant, by another and by a worker, and in the console by operators."""
+"""Requests: over the API by the tenant, by another one and by a worker, and in the console by operators."""
 
 from unittest import mock
 
@@ -17,7 +17,7 @@ from tests.pull.conftest import TYPE, declare, pull_job
 
 
 def break_the_database_under_the_api(world: World) -> None:
-    """A row that it refuses is in its error: "Failing row contains (…)", and the statement beside it."""
+    """The database's error holds the row that it refuses: "Failing row contains (…)", and the statement beside it."""
     credential = world.canaries[PAYLOAD]
     body = noop_job(
         name="refused", job_type="webhook", payload={"url": "http://a.example/", "body": credential}

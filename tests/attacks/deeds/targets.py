@@ -1,4 +1,4 @@
-"""What webhooks call: targets that echo whatever they are sent, and that break off in each way there is."""
+"""The targets that webhooks call: they echo all that they are sent, and break off in each way there is."""
 
 import asyncio
 import base64
@@ -9,12 +9,12 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 
-#: Of an answer 2,048 bytes are kept, so that each echo shows another part of all that there is.
+#: 2,048 bytes of an answer are kept, so each echo shows another part of the whole.
 EXCERPT, ECHOES = 1500, 10
 
 
 async def _echo(request: web.Request) -> web.Response:
-    """What it was sent, in every way that a target may show it."""
+    """Echo the request, in every way in which a target may show it."""
     raw = f"{request.raw_path} {request.path} {dict(request.headers)}"
     sent = " ".join(
         [raw, unquote(raw), quote(raw), quote(unquote(raw), safe=""), html.escape(raw), json.dumps(raw)]

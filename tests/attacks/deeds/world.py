@@ -1,4 +1,4 @@
-"""A tenant whose every secret is a canary, and all the places in which a value might come to be told."""
+"""A tenant whose every secret is a canary, and all the places in which a value might leak."""
 
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ PAYLOAD = "a payload's credential"
 
 
 class World:
-    """A tenant with canaries in each place that holds one by right, and what is done to it."""
+    """A tenant with canaries in each place that holds one by right, and the answers that it and others were given."""
 
     def __init__(self, *, receiver: Receiver, perform: Perform, logs: Logs) -> None:
         self.receiver, self.perform, self.logs = receiver, perform, logs
@@ -49,7 +49,7 @@ class World:
         User.objects.create_superuser("ops", password=self.canaries["an operator's password"])
 
     def webhook(self, path: str, *, part: int = 0, **columns: Any) -> Trigger:
-        """A queued firing of a webhook with a canary wherever its payload may have one."""
+        """A queued firing of a webhook with a canary in each place of its payload that may have one."""
         credential = self.canaries[PAYLOAD]
         payload = {
             "url": self.receiver.url(
@@ -79,7 +79,7 @@ class World:
         return answer
 
     def places(self) -> dict[str, str]:
-        """All there is to search, by its name."""
+        """All places to search, by name."""
         broadcast, shown = self.ears.texts()
         return {
             **dict(self.logs.texts()),

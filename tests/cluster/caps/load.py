@@ -1,7 +1,7 @@
 """A load that wants more than every cap gives: seven tenants, and for each job some twenty firings that wait.
 
 Tenants and keys spread over job types, and types over tenants, so that no lock of dispatch does another one's work.
-Jobs come through the API and fire every second by schedule; what they lack is inserted as runs by hand.
+Jobs come through the API and fire every second by schedule; missing firings are inserted as runs by hand.
 """
 
 import json
@@ -21,7 +21,7 @@ ENVIRONMENT = {
     "CARILLON_QUEUE_WINDOW_MIN": "4",
     "CARILLON_QUEUE_WINDOW_INITIAL": "8",
     "CARILLON_QUEUE_WINDOW_MAX": str(WINDOW),
-    # Few a second on a small machine; the window is to grow to its bound all the same.
+    # A small machine does few a second; the window must grow to its bound all the same.
     "CARILLON_QUEUE_WAIT_MS": "5000",
     "CARILLON_WORKER_LEASE_SECONDS": "3",
     "CARILLON_DISPATCH_DEADLINE_SECONDS": "10",
@@ -40,7 +40,7 @@ ALLOW = {"overlap_policy": "allow", "max_concurrent": FREE}
 
 
 def _jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Tenant, name and what its definition has of its own."""
+    """Tenant, name and the part of its definition that is the job's own."""
     for tenant in ("tight", "roomy", "paced"):
         for kind, priority in (("a", "critical"), ("b", "high"), ("c", "low")):
             yield tenant, priority, {"job_type": f"caps.{kind}", "priority": priority, **ALLOW}
@@ -66,7 +66,7 @@ _LIMITS = {
     if tenant == "mixed"
 }
 _KEYED = {("job", f"{tenant}/{name}") for tenant, name, job in JOBS if "concurrency_key" in job}
-#: What is in flight is to reach each of these, and to exceed none.
+#: The triggers in flight must reach each of these caps, and exceed none.
 CAPS: dict[Subject, int] = {
     ("tenant", "tight"): 3,
     ("tenant", "roomy"): 8,
@@ -76,7 +76,7 @@ CAPS: dict[Subject, int] = {
     ("key", "mixed/file"): 1,
     **{job: limit for job, limit in _LIMITS.items() if job not in _KEYED},
 }
-#: Caps that other ones keep from being reached.
+#: Caps that other caps keep from being reached.
 OTHER_CAPS: dict[Subject, int] = {
     **{job: limit for job, limit in _LIMITS.items() if job in _KEYED},
     **{("queue", f"caps.{name}"): WINDOW for name in ("a", "b", "c", "narrow")},
@@ -91,7 +91,7 @@ for slug, quotas in TENANTS.items():
     keys[slug] = create_api_key(tenant=tenant, name="test", scopes=["read", "write"])[1]
 print(json.dumps(keys))
 """
-#: So many firings of each job wait after it.
+#: After ``FEED`` so many firings of each job wait.
 WAITING = 20
 FEED = """
     INSERT INTO jobs_trigger (
@@ -109,7 +109,7 @@ FEED = """
 
 
 def create(stage: Stage) -> None:
-    """The tenants and their jobs."""
+    """Create the tenants and their jobs."""
     code = f"TENANTS = {TENANTS!r}\n{CREATE_TENANTS}"
     keys = json.loads(stage.manage("shell", "-v", "0", "-c", code).splitlines()[-1])
     schedule = {"type": "interval", "every_seconds": 1}
@@ -124,7 +124,7 @@ def fed(database_url: str) -> AbstractContextManager[None]:
     )
 
 
-#: As a dispatcher that takes its time: others leave out what it holds, and find it free a moment later.
+#: It acts like a slow dispatcher: others leave out the rows that it holds, and find them free a moment later.
 JOSTLE = """
     WITH queues AS MATERIALIZED (SELECT 1 FROM jobs_queue WHERE random() < 0.5 FOR NO KEY UPDATE SKIP LOCKED),
         tenants AS MATERIALIZED (SELECT 1 FROM tenants_tenant WHERE random() < 0.5 FOR NO KEY UPDATE SKIP LOCKED)

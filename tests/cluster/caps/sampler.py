@@ -1,4 +1,4 @@
-"""What is in flight, counted in one statement every 50 ms, and held against the caps (DESIGN §2.7)."""
+"""The triggers in flight, counted in one statement every 50 ms, and checked against the caps (DESIGN §2.7)."""
 
 import threading
 import time
@@ -11,11 +11,11 @@ from typing import Any
 
 import psycopg
 
-#: What a cap bounds: its kind (tenant, type, key, job: queued and running; queue: queued alone) and its name.
+#: The subject of a cap: its kind (tenant, type, key, job: queued and running; queue: queued alone) and its name.
 Subject = tuple[str, str]
 EVERY_SECONDS = 0.05
 
-#: Keys are the jobs' own, not what dispatch has noted of them.
+#: Keys are the jobs' own, not those that dispatch has noted.
 _IN_FLIGHT = """
     FROM jobs_trigger t
     JOIN jobs_job job ON job.id = t.job_id
@@ -29,8 +29,8 @@ COUNTS = f"""
     GROUP BY GROUPING SETS (
         (tenant.slug), (t.job_type), (tenant.slug, job.concurrency_key), (tenant.slug, job.name))"""
 
-#: From dispatch over claim to end. Of what was dispatched again only the last time is on record; what was cancelled may
-#: have waited for a retry meanwhile.
+#: From dispatch over claim to end. For a trigger that was dispatched again only the last time is on record. Cancelled
+#: triggers are left out: they may have waited for a retry meanwhile.
 STRETCHES = f"""
     SELECT tenant.slug, t.job_type, job.concurrency_key, job.name, t.queued_at,
            (SELECT a.started_at FROM jobs_attempt a WHERE a.trigger_id = t.id AND a.fence = t.fence), t.finished_at
@@ -39,7 +39,7 @@ STRETCHES = f"""
 
 
 class Record:
-    """What was seen. ``excesses`` says which cap was exceeded, by how much and when; it is to stay empty."""
+    """The samples. ``excesses`` says which cap was exceeded, by how much and when; it must stay empty."""
 
     def __init__(self, caps: Mapping[Subject, int]) -> None:
         self.caps = caps
@@ -50,7 +50,7 @@ class Record:
         self._reached: Counter[Subject] = Counter()
 
     def note(self, uses: Mapping[Subject, int], *, at: object) -> None:
-        """One sample. What is used without a cap is let be."""
+        """Add one sample. A use without a cap is ignored."""
         self.samples += 1
         for subject, used in uses.items():
             cap = self.caps.get(subject)
@@ -67,7 +67,7 @@ class Record:
 
 
 def count(cursor: Any) -> dict[Subject, int]:
-    """What is in flight at this moment, by subject."""
+    """How many triggers are in flight at this moment, by subject."""
     cursor.execute(COUNTS)
     uses: dict[Subject, int] = {}
     for tenant, job_type, key, job, in_flight, queued in cursor.fetchall():
@@ -120,7 +120,7 @@ def repeating(action: Callable[[Any], None], *, database_url: str, every_seconds
 
 
 def highest_by_stamps(stretches: Iterable[Any]) -> Counter[Subject]:
-    """The most in flight over every moment, by the rows' own stamps: what is short, a sample may miss.
+    """The most in flight at any moment, by the rows' own stamps: a sample may miss a short stretch.
 
     A row is dispatched only after the ends that make room for it are committed, and each stamp is taken before its
     commit: where a cap holds, the stamps never show more.
@@ -136,14 +136,14 @@ def highest_by_stamps(stretches: Iterable[Any]) -> Counter[Subject]:
             steps += [(end, -1, subject)] if end else []
     highest: Counter[Subject] = Counter()
     level: Counter[Subject] = Counter()
-    for _, step, subject in sorted(steps):  # of what happens in the same microsecond, ends first
+    for _, step, subject in sorted(steps):  # in the same microsecond, ends come first
         level[subject] += step
         highest[subject] = max(highest[subject], level[subject])
     return highest
 
 
 def fullest(moments: Iterable[datetime], *, per_second: float) -> float:
-    """The burst that these moments need: the most a bucket held that leaks ``per_second`` and gets one at each."""
+    """The burst that these moments need: the most in a bucket that leaks ``per_second`` and gets one at each moment."""
     level = most = 0.0
     last: datetime | None = None
     for moment in sorted(moments):

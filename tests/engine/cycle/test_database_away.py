@@ -1,4 +1,4 @@
-"""A beat whose database is away, frozen, or no more the primary."""
+"""A beat whose database is away, frozen, or no longer the primary."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ class TestDatabaseAway:
     def test_takes_a_transaction_ended_for_idling_for_a_server_away(
         self, beat: Beat, broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So it is after the whole server was frozen: Postgres says 25P03, which is no OperationalError."""
+        """This happens after the whole server was frozen: Postgres says 25P03, which is no OperationalError."""
         trigger = make_trigger()
         lock, other = dispatch_queues.lock, connection.copy()
 
@@ -62,7 +62,7 @@ class TestDatabaseAway:
         assert [token.id for token in broker.tokens] == [trigger.id]
 
     def test_waits_for_a_standby_to_be_promoted(self, beat: Beat, broker: Broker) -> None:
-        """Until then it answers, but takes no writes."""
+        """Until its promotion the standby answers, but takes no writes."""
         trigger = make_trigger()
         with connection.cursor() as cursor:
             cursor.execute("SET default_transaction_read_only = on")

@@ -1,4 +1,4 @@
-"""What a beat's turn puts on record of jobs that are due."""
+"""The triggers that a beat's turn records for due jobs."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -81,5 +81,5 @@ class TestMaterialize:
         passes = iter(range(20))
         while materializer.materialize(leadership=factories.ANYONE, look_ahead=SECOND, limit=100) == 100:
             next(passes)
-        # A second may end meanwhile: then one more is ahead.
+        # A second may end meanwhile: then one more firing is ahead.
         assert all(6 <= len(instants(job)) <= 7 for job in jobs)

@@ -1,4 +1,4 @@
-"""What a beat publishes: messages that fail are made up for, and how much each of them holds."""
+"""Messages that a beat publishes: how failed ones are replaced, and how many triggers each one holds."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A beat's turn, stepped by hand: it carries firings on, sleeps no longer than it may, and stands by."""
+"""A beat's turn, stepped by hand: it carries firings on, sleeps within its limit, and stands by."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -31,7 +31,7 @@ def redis() -> Redis:
 
 @pytest.fixture
 def link() -> Iterator[SimpleNamespace]:
-    """``url`` of Redis behind a link, and ``delay(seconds)`` which makes each round trip take so long."""
+    """``url`` of Redis behind a link, and ``delay(seconds)``, which delays each round trip by that much."""
     parts = urlsplit(django_settings.REDIS_URL)
     address = parts.path if parts.scheme == "unix" else parts.port or 6379
     options = Redis.from_url(django_settings.REDIS_URL).connection_pool.connection_kwargs

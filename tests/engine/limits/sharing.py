@@ -1,4 +1,4 @@
-"""Buckets and tenants of a test's own, and how long and how much may be taken of them."""
+"""Buckets and tenants that one test uses alone, and functions that wait, measure and spend."""
 
 import random
 import time
@@ -10,7 +10,7 @@ from uuid import uuid4
 from jobs.limits import Bucket, Buckets, Rates
 
 NOBODY = "redis://127.0.0.1:1/0"
-#: What a busy machine adds to a wait. One by one, 300 answers would take 6 s at the least.
+#: Seconds that a busy machine adds to a wait. One by one, 300 answers would take at least 6 s.
 SLACK = 2.0
 
 
@@ -23,7 +23,7 @@ def new_tenant(*, per_second: int | None = 1, burst: int | None = 10) -> SimpleN
 
 
 def settled(buckets: Buckets, *, seconds: float = 5.0) -> None:
-    """Wait until everything has been told to Redis."""
+    """Wait until Redis has been told everything."""
     deadline = time.monotonic() + seconds
     while buckets._dirty or buckets._requests or buckets._began_at is not None:
         assert time.monotonic() < deadline, "not told to Redis"
@@ -37,7 +37,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def spend_all_there_is(tenant: Any, *dispatchers: Rates, seconds: float) -> tuple[float, int]:
-    """Dispatch for so long as beats do. Returns the seconds it took and how much was spent."""
+    """Dispatch for ``seconds`` as beats do. Returns the seconds it took and the number of tokens spent."""
     began, spent = time.monotonic(), 0
     while time.monotonic() - began < seconds:
         for rates in dispatchers:

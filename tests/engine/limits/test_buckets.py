@@ -21,9 +21,9 @@ class TestBuckets:
         monkeypatch.setattr(buckets._wire, "call", lambda lines: exchanges.append(lines) or exchange(lines))
         mine = new_bucket(burst=1000)
         assert [buckets.take(mine).granted for _ in range(300)] == [1] * 300
-        # The first asked; what it spent was told at once.
+        # The first take asked Redis. The tokens it spent were told at once.
         assert len(exchanges) <= 2
-        # Who asks tells all there is to be told.
+        # A process that asks also tells everything that it has not told yet.
         assert buckets.available(mine) == another.available(mine) == 700
 
     def test_tell_of_one_call_before_long(self, buckets: Buckets, another: Buckets) -> None:

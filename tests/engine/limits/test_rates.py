@@ -37,7 +37,7 @@ class TestRatesOfTargets:
         slow = led_before.admit({target: (40, 0.01)})[target]
         assert slow.waits[-1] > 30 * MINUTE
         settled(buckets)
-        # Who leads when the rule changes takes back the turns that it knows of.
+        # The beat that leads when the rule changes takes back the turns that it knows of.
         leads_now.forget_turns(lambda each: each == target)
         leads_now.admit({target: (1, 100.0)})
         assert led_before.admit({target: (150, 100.0)})[target].waits[-1] < MINUTE
@@ -79,7 +79,7 @@ class TestRatesOfTenants:
         ours, theirs, tenant = Rates(buckets), Rates(another), new_tenant(per_second=10, burst=10)
         assert ours.rooms([tenant]) == {tenant.id: 10}
         held_at = time.monotonic()
-        # A dispatch that stalls: the stamps of what it dispatches are of its end.
+        # A dispatch that stalls: the triggers it dispatches are stamped at its end.
         wait_until(lambda: time.monotonic() > held_at + 1)
         ours.spend({tenant.id: 9})
         spent_at = time.monotonic()
@@ -109,4 +109,4 @@ class TestDispatch:
         assert len(queued) == 60 + 3
         assert queued >= {trigger.id for trigger in free}
         again, _ = timed(lambda: dispatch(rates=rates, limit=500))
-        assert max(took, again) < 2.5  # one by one, 60 answers would take 3 s at the least
+        assert max(took, again) < 2.5  # one by one, 60 answers would take at least 3 s

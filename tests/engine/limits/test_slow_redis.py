@@ -1,4 +1,4 @@
-"""Rate limits that processes share, on a Redis that is slow or away, and where a take need not wait for it."""
+"""Rate limits that processes share, on a Redis that is slow or away, and takes that need not wait for it."""
 
 from types import SimpleNamespace
 
@@ -77,7 +77,7 @@ class TestASlowRedis:
 
 
 class TestPlenty:
-    """Where a take does not wait for Redis."""
+    """Cases where a take does not wait for Redis."""
 
     @staticmethod
     def account(*, spent: int, asked_at: float) -> Account:

@@ -1,4 +1,4 @@
-"""Jobs that miss firings while nothing runs, a beat that catches up with them, and what is then on record."""
+"""Jobs that miss firings while nothing runs, a beat that catches up with them, and the records that result."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Time:
 
 
 def firings(job: Job) -> Counter[tuple[str, str, str]]:
-    """(origin, state, reason) of the job's triggers due by now, each with their number."""
+    """(origin, state, reason) of the job's triggers due by now, with the number of triggers of each."""
     due = Trigger.objects.filter(job=job, scheduled_for__lte=factories.now())
     return Counter(due.values_list("origin", "state", "reason"))
 
@@ -40,7 +40,7 @@ def ranges(job: Job) -> list[tuple[str, int]]:
 
 
 def unaccounted(job: Job) -> list[datetime]:
-    """Instants up to now with no record, or with two; and ranges whose count is not what lies in them."""
+    """Instants up to now with no record or with two; and ranges whose count is not the number of instants in them."""
     schedule, by = schedule_of(Job.objects.get(id=job.id)), factories.now()
     expected = fire_times(schedule, after=job.created_at, until=by, limit=1_000_000)
     recorded = Trigger.objects.filter(job=job, scheduled_for__lte=by)
@@ -61,7 +61,7 @@ def differences() -> list[tuple[str, datetime]]:
 
 
 class Engine:
-    """A beat whose pace has a clock of its own; what it queues succeeds at once."""
+    """A beat whose pace has a clock of its own; its queued triggers succeed at once."""
 
     def __init__(self, beat: Beat) -> None:
         self.beat, self.time = beat, Time()
@@ -74,7 +74,7 @@ class Engine:
         Trigger.objects.filter(state="queued").update(**done)
 
     def settle(self, *, most: int = 1000) -> None:
-        """Let seconds pass until nothing is left to catch up with."""
+        """Let seconds pass until there is nothing left to catch up with."""
         for _ in range(most):
             self.turn()
             self.time.seconds += 1

@@ -1,4 +1,4 @@
-"""Outages, whatever a person does meanwhile, and the audit: it finds nothing missing at any moment of catching up."""
+"""Outages and acts of people during them, and the audit: it finds nothing missing at any moment of catching up."""
 
 from datetime import timedelta
 from typing import Any
@@ -73,7 +73,7 @@ class TestTheAudit:
             engine.turn()
             engine.time.seconds += 1
         act(tenant=job.tenant, job_id=job.id)
-        # What no beat has seen yet and the act leaves to it has no record before its next turn.
+        # A firing that no beat has seen, and that the act leaves to a beat, has no record before the beat's next turn.
         assert not turns or differences() == []
         clock(2 * DAY + 10 * MINUTE)
         for _ in range(3):
@@ -119,7 +119,7 @@ class TestTheAudit:
 
 class TestRetention:
     def test_takes_nothing_that_an_audit_goes_by(self, engine: Engine, clock: Clock) -> None:
-        """Four months of outages, edits and pauses, purged every ten days but for the last thirty."""
+        """Four months of outages, edits and pauses, purged every ten days except for the last thirty."""
         job = create("skip", every_seconds=3600)
         housekeeper = Housekeeper(retention=30 * DAY, trail_retention=30 * DAY)
         catch_ups = CatchUps(pace=Pace())

@@ -1,4 +1,4 @@
-"""Catching up after an outage: in steps that any beat may go on with, one late firing after another, at a pace."""
+"""Catching up after an outage: in steps that any beat may continue, one late firing after another, at a pace."""
 
 from collections import Counter
 from itertools import count
@@ -85,14 +85,14 @@ class TestAStep:
 class TestALateFiring:
     @pytest.fixture
     def catch_ups(self) -> CatchUps:
-        """With room in its pace for hundreds."""
+        """Its pace has room for hundreds of firings."""
         time = Time()
         pace = Pace(monotonic=lambda: time.seconds)
         self.time, self.pace = time, pace
         return CatchUps(pace=pace)
 
     def run(self, catch_ups: CatchUps, job: Job) -> int:
-        """Let a step run what it likes. Returns how many new triggers wait."""
+        """Let a step run as many firings as it wants. Returns how many new triggers wait."""
         before = Trigger.objects.filter(job=job, origin="catchup").count()
         self.pace.note(job.tenant_id, 60_000)
         self.time.seconds += 10

@@ -1,4 +1,4 @@
-"""A job is changed while its outage is not yet caught up with: what was missed keeps the fate it was to have."""
+"""A job is changed before its outage is caught up with: its missed firings end as if it had not been changed."""
 
 from collections import Counter
 from typing import Any
@@ -27,7 +27,7 @@ EDITS = {
     "another policy": {"misfire_policy": "skip", "max_catchup": 1, "catchup_window_seconds": 0},
     "another type": {"schedule": {"type": "once", "run_at": "2090-01-01T00:00:00Z"}},
 }
-#: What became of them without any edit: as in DESIGN §9, with a window of an hour and at most 20.
+#: How the firings end without any edit: as in DESIGN §9, with a window of an hour and at most 20.
 FATES = {
     "fire_once": Counter({"misfire": 60, "coalesced": 58, "ran": 1}),
     "skip": Counter({"misfire": 119}),
@@ -43,7 +43,7 @@ def create(policy: str, schedule: dict[str, Any] = SCHEDULES["interval"], **fiel
 
 
 def fates(job: Job, *, until: Any) -> Counter[str]:
-    """What became of the firings up to ``until``, by reason; or that they ran late."""
+    """How the firings up to ``until`` ended, counted by reason; ``ran`` counts those that ran late."""
     found: Counter[str] = Counter()
     for trigger in Trigger.objects.filter(job=job, scheduled_for__lte=until).exclude(
         origin="schedule", state="succeeded"
@@ -144,7 +144,7 @@ class TestAnEdit:
 
 
 class TestAnEnd:
-    """It costs the same whatever it leaves: a year of seconds is counted by the leader."""
+    """An end costs the same however many firings it leaves: the leader counts a year of seconds."""
 
     YEAR = 365 * DAY
 
@@ -155,7 +155,7 @@ class TestAnEnd:
         return create("fire_all", cron if request.param == "cron" else every)
 
     def act(self, action: Any, job: Job) -> int:
-        """How many statements it takes."""
+        """The number of statements that the action takes."""
         with CaptureQueriesContext(connection) as queries:
             action(tenant=job.tenant, job_id=job.id)
         return len(queries)

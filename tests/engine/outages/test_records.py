@@ -18,7 +18,7 @@ from tests.engine.outages.outage import DAY, Clock, Engine, Time, firings, range
 from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_trigger
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
-#: Firings that are missed, where each costs a turn: more than are left to dispatch without a catch-up.
+#: Missed firings of which each costs a turn: more than dispatch is left to decide without a catch-up.
 MANY = 150
 
 
@@ -90,7 +90,7 @@ class TestAnOutage:
 
 
 class TestTwoHours:
-    """Of a minutely job: 120 firings were due, of which the last, a second old, is still within its grace."""
+    """A minutely job: 120 firings were due. The last of them, a second old, is still within its grace."""
 
     @pytest.fixture(autouse=True)
     def away(self, engine: Engine, clock: Clock) -> Callable[..., Job]:
@@ -141,7 +141,7 @@ class TestTwoHours:
         assert firings(job)["schedule", "skipped", "misfire"] == 90
 
     def test_decides_what_waited_with_a_trigger_when_it_began_with_the_rest(self, engine: Engine) -> None:
-        """The look-ahead had materialized firings that were then missed: they do not run beside the one that does."""
+        """The look-ahead had materialized firings that were then missed: they do not run beside the one that runs."""
         job = self.after_two_hours(misfire_policy="fire_once", catchup_window=DAY)
         assert firings(job)["catchup", "succeeded", ""] == 1
         assert firings(job)["schedule", "skipped", "coalesced"] == 118

@@ -1,4 +1,4 @@
-"""A recorder of spans that keeps what it would send."""
+"""A recorder of spans that keeps its spans instead of sending them."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ from tests.engine.spans.recorded import Spans
 
 @pytest.fixture
 def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Spans]]:
-    """Have spans recorded, under a sampler; returns what gives those that were."""
+    """Record spans under a sampler. Returns a function that returns the recorded spans."""
     made: list[Recorder] = []
 
     def begin(sampler: str = "", ratio: str = "") -> Spans:

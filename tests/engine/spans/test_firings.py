@@ -1,4 +1,4 @@
-"""Spans: what a viewer is shown of a firing, from when it was due to its end, whoever made its attempts."""
+"""Spans of a firing, as a viewer shows them: from when it was due to its end, across all workers of its attempts."""
 
 import time
 from collections.abc import Callable
@@ -213,7 +213,7 @@ class TestWhatAHandlerRecordsItself:
 
 
 class TestTasksOfOneRun:
-    """By a worker that claims them, one after the other."""
+    """Tasks that a worker claims one after the other."""
 
     @staticmethod
     def played(perform: Perform) -> WorkflowRun:

@@ -1,4 +1,4 @@
-"""A recorder that fails, a collector that is away, and neither at all: no firing is the worse for it."""
+"""A recorder that fails, a collector that is away, and neither at all: firings run as usual."""
 
 import os
 import socket
@@ -97,13 +97,13 @@ class TestARecorderThatCannotBeHad:
 
 class TestSwitchedOff:
     def test_nothing_of_opentelemetry_is_imported(self) -> None:
-        """Nor told of: an attempt without a caller's trace is part of none."""
+        """And no trace is reported: an attempt without a caller's trace is part of no trace."""
         script = (
             "import sys, types, django; django.setup()\n"
             "import jobs.api.urls, jobs.tasks, jobs.engine.beat, jobs.engine.worker\n"
             "from jobs.engine.traces import trace_of\n"
             "assert trace_of(types.SimpleNamespace(trace=None)) is None\n"
-            # The client of Redis looks for the rest by itself.
+            # The client of Redis looks for the other OpenTelemetry modules by itself.
             "ours = ('opentelemetry.sdk.trace', 'opentelemetry.exporter', 'opentelemetry.proto')\n"
             "print([name for name in sys.modules if name.startswith(ours)])"
         )

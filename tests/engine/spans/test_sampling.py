@@ -1,4 +1,4 @@
-"""Which firings leave spans: a share that every process computes alike, or what callers ask for, within bounds."""
+"""Which firings leave spans: a share that every process computes alike, or those callers ask for, within bounds."""
 
 import random
 from collections.abc import Callable

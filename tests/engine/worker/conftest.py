@@ -1,4 +1,4 @@
-"""What the tests of a worker share: how a handler is registered, and what became of its trigger."""
+"""Fixtures of the worker's tests: how a handler is registered, and how its trigger ended."""
 
 from collections.abc import Callable
 
@@ -15,6 +15,6 @@ def ended(trigger: Trigger) -> tuple[str, str, str]:
 
 
 def charged(trigger: Trigger) -> tuple[int, int, bool]:
-    """Its crashes, the attempts that its budget does not count, and whether it travels alone from now on."""
+    """The trigger's crashes, the attempts that its budget does not count, and whether it travels alone from now on."""
     stored = row(trigger)
     return stored["crash_count"], stored["budget_start"], stored["suspect"]

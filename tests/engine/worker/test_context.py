@@ -1,4 +1,4 @@
-"""What a handler may ask and report while it runs."""
+"""The questions and reports of a handler while it runs."""
 
 from typing import Any
 

@@ -58,7 +58,7 @@ class TestLeaseRenewer:
         bad = triggers[1]
         assert perform(*triggers) == {"succeeded": 2, "cancelled": 1}
         assert (state_of(bad), attempts(bad)[0].state) == (("cancelled", "requested"), "cancelled")
-        assert "did not heed" in attempts(bad)[0].error_message
+        assert "ignored the cancel" in attempts(bad)[0].error_message
         assert charged(triggers[0]) == charged(triggers[2]) == (0, 0, False)
 
     def test_interrupts_a_handler_whose_lease_was_lost(

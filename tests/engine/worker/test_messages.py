@@ -1,4 +1,4 @@
-"""A worker without Celery: what it starts of a message, and how the triggers of one message run side by side."""
+"""A worker without Celery: which triggers of a message it starts, and how triggers of one message run side by side."""
 
 import asyncio
 import gc
@@ -43,20 +43,20 @@ class TestAClaim:
 
 class TestMessages:
     def test_leave_nothing_to_the_garbage_collector(self, perform: Perform, handler: Register) -> None:
-        """A batch is thousands of objects; looking through them was a tenth of a worker's Python."""
+        """A batch is thousands of objects. Collecting them took a tenth of a worker's Python."""
         job_type = handler(lambda ctx, payload: None)
         messages = [(queued(job_type), queued(job_type)) for _ in range(6)]
         gc.collect()
         gc.disable()
         try:
-            # isinstance() would ask a lazy object of an earlier test for its class, and thereby evaluate it.
+            # isinstance() would ask a lazy object of an earlier test for its class, and so evaluate it.
             before = {id(found) for found in gc.get_objects() if type(found) is batch.Batch}
             for message in messages:
                 assert perform(*message) == {"succeeded": 2}
             alive = {id(found) for found in gc.get_objects() if type(found) is batch.Batch}
         finally:
             gc.enable()
-        # The renewer may have one in sight.
+        # The renewer may still refer to one.
         assert len(alive - before) <= 2
 
     def test_whose_triggers_are_all_stale_do_nothing(self, perform: Perform, handler: Register) -> None:
@@ -126,7 +126,7 @@ class TestAsynchronousBatch:
 
 
 def written(trigger_id: Any) -> bool:
-    """Asked on a thread of its own: the connection is closed again."""
+    """Called on a thread of its own, so it closes its connection again."""
     try:
         return state_of(trigger_id)[0] == "succeeded"
     finally:

@@ -54,7 +54,7 @@ class TestATransactionLeftOpen:
         triggers = [queued(name) for _ in range(3)]
         bad = triggers[1]
         assert perform(*triggers) == {"succeeded": 2, "retrying": 1}
-        # Seen from elsewhere: what is on record is committed, and nobody holds a lock.
+        # Looked at from another connection: the records are committed, and no lock is held.
         other = connection.copy()
         try:
             with other.cursor() as cursor:

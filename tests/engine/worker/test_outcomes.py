@@ -1,4 +1,4 @@
-"""A worker without Celery: what it makes of each way a handler can end."""
+"""A worker without Celery: the outcome of each way a handler can end."""
 
 import contextlib
 import threading
@@ -24,7 +24,7 @@ class TestOutcomes:
     def test_that_cannot_be_written_cost_no_others(
         self, perform: Perform, handler: Register, monkeypatch: pytest.MonkeyPatch, delivery: str
     ) -> None:
-        """Whatever bound is missed on the way: the table refuses the row, and with it the whole statement."""
+        """If any earlier check of a bound is missed, the table refuses the row, and with it the whole statement."""
         monkeypatch.setattr(outcome, "MAX_EXCERPT_BYTES", 100_000)
 
         async def answer(ctx: Context, payload: dict[str, Any]) -> Response:

@@ -1,4 +1,4 @@
-"""Handlers that nothing can interrupt: they cost their process, and no other trigger its attempt."""
+"""Handlers that nothing can interrupt: they cost their process, but they cost no other trigger an attempt."""
 
 import json
 import os
@@ -55,7 +55,7 @@ worker.wait_for_the_rest()
 
 
 def perform_until_given_up(*triggers: Trigger) -> None:
-    """In a process of its own, which has to end itself."""
+    """Perform in a process of its own, which must end itself."""
     of = connection.settings_dict
     user, host = quote(of["USER"] or ""), quote(of["HOST"] or "", safe="")
     password = f":{quote(of['PASSWORD'])}" if of["PASSWORD"] else ""
@@ -90,7 +90,7 @@ class TestStuckHandler:
         perform_until_given_up(*triggers)
         assert ended(triggers[1]) == ("retrying", "timed_out", "timeout")
         assert charged(triggers[1]) == (1, 0, True)
-        # In the batch's order: a claim may return its rows in any.
+        # In the batch's order: a claim may return its rows in any order.
         for other in (triggers[0], triggers[2]):
             untried = ended(other) == ("retrying", "lost", "batch_abandoned")
             assert untried or ended(other) == ("succeeded", "succeeded", "")

@@ -14,7 +14,7 @@ class TestNoGate:
         trigger = make_trigger()
         explained = explain(trigger)
         assert tuple(gate.name for gate in explained.gates) == GATE_NAMES
-        assert explained.summary == "Nothing stands in its way: the leader's next turn takes it."
+        assert explained.summary == "No gate blocks it: the leader's next turn takes it."
         passed(trigger)
 
     def test_is_asked_about_with_more_than_three_statements(self, django_assert_num_queries: Any) -> None:

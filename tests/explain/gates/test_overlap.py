@@ -121,7 +121,7 @@ class TestConcurrencyKey:
 
 
 def make_attempt_of(claimed: Any) -> Any:
-    """What ``finish_of`` asks of an attempt, from a row of ``claim``."""
+    """The attributes that ``finish_of`` needs of an attempt, from a row of ``claim``."""
 
     class Attempt:
         id = claimed.attempt_id

@@ -1,4 +1,4 @@
-"""Gates of those it belongs to: its job and its tenant, the tenant's limits, and the beat that leads."""
+"""Gates of the owners of a trigger: its job and its tenant, the tenant's limits, and the beat that leads."""
 
 from datetime import timedelta
 from typing import Any
@@ -108,7 +108,7 @@ class TestTenantRate:
         buckets = Buckets(url=settings.REDIS_URL)
         asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
         assert asked.blocking == []
-        buckets.spend({bucket: 5})  # four more than there are: no test takes so long as their seconds
+        buckets.spend({bucket: 5})  # four more than there are: no test takes long enough to refill them
         asked = explain_trigger(tenant=trigger.tenant, trigger_id=trigger.id, available=buckets.available)
         assert [gate.name for gate in asked.blocking] == ["tenant_rate"]
         assert not is_dispatched(trigger, rates=Rates(buckets))

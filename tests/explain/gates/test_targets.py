@@ -1,4 +1,4 @@
-"""Gates of what a job calls: its rate, its rules, and a circuit breaker."""
+"""Gates of the target that a job calls: its rate, its rules, and a circuit breaker."""
 
 from datetime import datetime
 from typing import Any

@@ -25,7 +25,7 @@ from tests.factories import (
 
 class TestQueueWindow:
     def test_opens_when_workers_have_taken_what_is_queued(self) -> None:
-        dispatch(window=1)  # nothing yet
+        dispatch(window=1)  # nothing is due yet
         other = make_trigger()
         dispatch(window=1)
         assert Queue.objects.get().window == 1
@@ -82,7 +82,7 @@ class TestWorker:
         workers.leave(name="w1")
         assert blocking(trigger) == ["worker"]
         workers.announce(name="w2", queues=["jobs.webhook"], concurrency=1)
-        assert gate(trigger, "worker").detail == "No worker takes from jobs.noop, and none has lately."
+        assert gate(trigger, "worker").detail == "No worker takes from jobs.noop, and none has recently."
         workers.announce(name="w3", queues=["jobs.noop"], concurrency=2)
         assert "1 worker with room for 2 messages" in gate(trigger, "worker").detail
         passed(trigger)
@@ -95,7 +95,7 @@ class TestWorker:
     ) -> None:
         settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
         detail = gate(make_trigger(priority=priority), "worker").detail
-        assert ("1 is kept for critical and high" in detail) is said
+        assert ("keeps 1 of its slots for critical and high" in detail) is said
 
     def test_blocks_when_the_last_one_has_fallen_silent(self) -> None:
         trigger = make_trigger()

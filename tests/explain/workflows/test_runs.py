@@ -1,4 +1,4 @@
-"""``GET /workflow-runs/{id}/explain``, of runs that the engine's own statements brought where they are."""
+"""``GET /workflow-runs/{id}/explain``, of runs in states that the engine's own statements brought about."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def explained(owner: Caller, run: WorkflowRun, task: str | None = None) -> dict[
 
 
 def fail_once(run: WorkflowRun) -> Trigger:
-    """What is due is tried, fails, and is to be tried again in an hour."""
+    """Try the due task once: it fails, and is due again in an hour."""
     finish(claim_due(), lambda row: "retrying")
     trigger = Trigger.objects.get(workflow_run_id=run.id, state="retrying")
     Trigger.objects.filter(id=trigger.id).update(due_at=factories.now() + HOUR)

@@ -1,4 +1,4 @@
-"""The words of explain for tasks and runs: tables of what was read, and of what is said."""
+"""The words of explain for tasks and runs: tables of rows as read, and of the words for them."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +19,7 @@ ENDED = ("succeeded", "failed", "skipped", "cancelled")
 
 
 def task(key: str, state: str, *after: Sequence[str], **more: Any) -> SimpleNamespace:
-    """A row of ``task_runs``. ``state`` of one that has started is its trigger's; an edge is (before, condition)."""
+    """A row of ``task_runs``. If it has started, ``state`` is its trigger's. An edge is (before, condition)."""
     of_trigger = state if state in ("pending", "queued", "running", "retrying") else None
     plain = {
         "task": key,

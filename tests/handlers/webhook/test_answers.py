@@ -1,4 +1,4 @@
-"""The webhook: what each kind of answer means, and none."""
+"""The webhook: the meaning of each kind of answer, and of none."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Who uses the console, and what it shows."""
+"""Users of the console, and the rows it shows."""
 
 from collections.abc import Callable, Iterator
 

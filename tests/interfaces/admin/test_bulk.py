@@ -1,4 +1,4 @@
-"""Many jobs at once from their list: what is asked, what is confirmed, who may, and what hostile requests come to."""
+"""Many jobs at once from their list: the question, the confirmation, the rights, and the end of hostile requests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def confirmed(**counts: int) -> dict[str, str]:
 
 
 def confirm(client: Client, verb: str, *, typed: dict[str, str] | None = None, **query: Any) -> HttpResponse:
-    """Open the page that asks, and confirm what it shows."""
+    """Open the page that asks, and confirm the numbers that it shows."""
     page = client.get(url(verb, **query))
     shown = {f"confirmed_{share.tenant.pk}": str(share.matching) for share in page.context["shares"]}
     return client.post(url(verb, **query), shown | (typed or {}))
@@ -48,7 +48,7 @@ def run() -> None:
 
 @pytest.fixture
 def mine(world: World) -> World:
-    """No operation but those of the test."""
+    """A world with no operations except those of the test."""
     Operation.objects.all().delete()
     return world
 

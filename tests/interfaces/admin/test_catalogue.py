@@ -1,7 +1,7 @@
 """The catalogue of bad input, row by row, through the console's forms: refused at the input, and nothing is stored.
 
-Definitions are those that the API and the command line are sent. A form differs in what cannot be said in it: it sends
-text, cut of blanks, in UTF-8, and an input that is empty or that it does not have is left out.
+The definitions are the same as those sent to the API and the command line. A form cannot say all of it: it sends text
+in UTF-8, with blanks cut off. It leaves out an empty input, and one that it does not have.
 """
 
 import json
@@ -23,13 +23,13 @@ from tests.interfaces.catalogue import DEFINITIONS, LATE, ROWS
 pytestmark = pytest.mark.django_db
 
 JSON_INPUTS = ("payload", "retry_policy", "labels", "notify")
-#: Django says it in words of its own.
+#: Django's own words for these refusals.
 NO_NUL = "Null characters are not allowed"
 NO_NUMBER = ("Enter a whole number", "Enter a number")
 
 
 def sendable(changes: dict[str, Any]) -> bool:
-    """Whether a form can say it, and says the same by it."""
+    """Whether a form can say these changes, and says the same by them."""
     schedule = changes.get("schedule", {})
     return (
         changes.keys() <= {*JobForm.base_fields, "schedule"}
@@ -44,7 +44,7 @@ SENT = [row for row in DEFINITIONS if sendable(row[1])]
 
 
 def typed(changes: dict[str, Any]) -> dict[str, str]:
-    """What somebody would type into the form to say it."""
+    """The inputs that an operator would type into the form to say these changes."""
     schedule = changes.get("schedule", {"type": "cron", "cron": "0 2 * * *"})
     own = {f"schedule_{name}": str(value) for name, value in schedule.items()}
     rest = {
@@ -227,7 +227,7 @@ class TestAKey:
 
 
 class TestAList:
-    """What is typed into a search or a filter, or changed in the address: no page, or one with nothing on it."""
+    """Text in a search or a filter, or changed in the address: no page, or one with nothing on it."""
 
     LISTS = sorted(page for page in PAGES if page.endswith("_changelist"))
 

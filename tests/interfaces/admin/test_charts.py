@@ -27,7 +27,7 @@ CHARTS, FIGURES = (reverse(f"console_{name}") for name in ("charts", "charts_fig
 
 
 def charts(client: Client, query: str = "", *, page: str = FIGURES) -> dict[str, dict[str, Any]]:
-    """The charts of an answer by their keys: what is drawn, where there is something to draw."""
+    """The charts of an answer by their keys, with the data to draw; empty where there is nothing to draw."""
     answer = client.get(f"{page}?{query}")
     assert answer.status_code == 200, answer
     found = {}

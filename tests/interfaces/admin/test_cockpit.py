@@ -1,4 +1,4 @@
-"""A job's page tells at a glance how its firings went, what ails it and what stands in its way."""
+"""A job's page shows at a glance how its firings went, what is wrong with it and what stands in its way."""
 
 import re
 from datetime import timedelta

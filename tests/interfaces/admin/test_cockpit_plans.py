@@ -1,4 +1,4 @@
-"""A job's page stays quick however often the job has fired: each of its statements goes by an index."""
+"""A job's page stays quick however often the job has fired: each of its statements uses an index."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BIG = {"jobs_trigger", "jobs_attempt", "jobs_change", "jobs_jobversion", "jobs_c
 
 @pytest.fixture
 def busy(world: World) -> Job:
-    """A job that has fired ``FIRINGS`` times, now retries one and has skipped those since."""
+    """A job that has fired ``FIRINGS`` times, now retries one firing and has skipped those since."""
     job = factories.make_job(world.tenant, overlap_policy="skip")
     at = factories.now() - timedelta(seconds=30)
     pattern = factories.make_trigger(job, "succeeded", scheduled_for=at, due_at=at, attempt_count=1)
@@ -94,7 +94,8 @@ def test_every_statement_goes_by_an_index_and_reads_little(busy: Job, world: Wor
                 assert rows_read(plan_of(cursor, f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")) <= 1_100, (
                     statement
                 )
-                # Of a table with a handful of rows, once that is known, a scan is right: is there an index for it?
+                # Postgres rightly scans a table that it knows to have a handful of rows. So check that there is an
+                # index for it.
                 cursor.execute("SET LOCAL enable_seqscan = off")
                 assert list(scans(plan_of(cursor, f"EXPLAIN (FORMAT JSON) {statement}"))) == [], statement
                 cursor.execute("SET LOCAL enable_seqscan = on")

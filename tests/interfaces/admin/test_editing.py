@@ -1,4 +1,4 @@
-"""The job's form as one types: the preview, inputs for parts that were JSON, the payload's fields, conflicts."""
+"""The job's form while it is filled in: the preview, inputs for former JSON parts, the payload's fields, conflicts."""
 
 import json
 from collections.abc import Callable
@@ -95,7 +95,7 @@ class TestPreview:
     def test_warns_of_retries_that_outlast_the_interval(self, operator: Client) -> None:
         minutely = {"schedule_type": "interval", "schedule_every_seconds": "60"}
         [caution] = preview(operator, **minutely)["cautions"]
-        assert "retried for 42 min 30 s, longer than the 1 min between two: about 42" in caution
+        assert "retried for 42 min 30 s, longer than the 1 min between two firings: about 42" in caution
         assert "are skipped" in caution
         assert preview(operator, **minutely, overlap_policy="allow")["cautions"] == []
         assert preview(operator)["cautions"] == []
@@ -104,12 +104,12 @@ class TestPreview:
         cautions = preview(
             operator, schedule_cron="* * * * *", schedule_jitter_seconds="90", overlap_policy="allow"
         )["cautions"]
-        assert "no shorter than the 1 min between two firings" in cautions[0]
+        assert "not shorter than the 1 min between two firings" in cautions[0]
 
     def test_warns_of_a_crowded_minute(self, world: World, operator: Client) -> None:
         told = preview(operator, tenant=str(world.tenant.id))
         assert told["cautions"] == []
-        # Two in the morning in Berlin, as the inputs say, is what the others fire at too.
+        # The others fire at midnight UTC, as the job of the form does.
         first = factories.now() + timedelta(days=400)
         midnight = first.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
         for number in range(20):
@@ -184,7 +184,7 @@ class TestInputs:
             "retry_backoff": "delays",
             "retry_max_attempts": "3",
             "retry_delays_seconds": "30 s, 2 min, 1.5h",
-            "retry_factor": "7",  # of another back-off, and so left out
+            "retry_factor": "7",  # belongs to another back-off, and so is left out
             "notice_on": ["dead", "paused"],
             "notice_url": "https://ops.example/hook",
         }
@@ -209,7 +209,7 @@ class TestInputs:
                 "retry_initial_delay_seconds",
                 "0.1",
             ),
-            ({"retry_delays_seconds": "1," * 5000}, "retry_delays_seconds", "is no delay"),
+            ({"retry_delays_seconds": "1," * 5000}, "retry_delays_seconds", "is not a delay"),
             ({"notice_on": ["dead"]}, "notice_url", "Give a url"),
             ({"notice_url": "https://ops.example"}, "notice_on", "required"),
             ({"notice_on": ["dead"], "notice_url": "ftp://x"}, "notice_url", "http"),
@@ -332,7 +332,7 @@ class TestTestSend:
 
 class TestConflict:
     def sent(self, client: Client, job: Job) -> dict[str, Any]:
-        """What a browser has in the form that was just opened."""
+        """The values that a browser has in a form that was just opened."""
         url = reverse("admin:jobs_job_change", args=[job.id])
         form = client.get(url).context["adminform"].form
         values = {name: form[name].value() for name in form.fields}
@@ -340,7 +340,7 @@ class TestConflict:
 
     @pytest.fixture
     def opened(self, world: World, operator: Client) -> dict[str, Any]:
-        """Opened before somebody else made the job urgent, and gave it a label."""
+        """A form that was opened before another operator made the job urgent, and gave it a label."""
         sent = self.sent(operator, world.job)
         other = self.sent(operator, world.job) | {"priority": "critical", "labels": "team=books"}
         assert operator.post(self.url(world), other).status_code == 302

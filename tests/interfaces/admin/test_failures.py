@@ -1,4 +1,4 @@
-"""Failures by what they have in common: told, replayed one and then the rest, their jobs paused."""
+"""Failures grouped by what they have in common: shown, replayed one and then the rest, their jobs paused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ PAGE = "/admin/failures/"
 
 @pytest.fixture
 def failing() -> list[Trigger]:
-    """Three dead letters alike, of two jobs that call one host."""
+    """Three equal dead letters, of two jobs that call one host."""
     tenant = factories.make_tenant()
     jobs = [factories.make_job(tenant, job_type="webhook", target="api.example") for _ in range(2)]
     found = []
@@ -43,7 +43,7 @@ def failing() -> list[Trigger]:
 
 
 def act_url(client: Client, title: str) -> str:
-    """Where the first group's act leads."""
+    """The address of an act of the first group."""
     [row, *_] = client.get(PAGE).context["groups"]
     return next(act["url"] for act in row["acts"] if act["title"] == title)
 

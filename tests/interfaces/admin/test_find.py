@@ -1,4 +1,4 @@
-"""The palette: what it finds, for whom, and by which indexes."""
+"""The palette: its results, who gets them, and the indexes it uses."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,7 +23,7 @@ ASKED = {"HTTP_HX_REQUEST": "true"}
 
 
 def found(client: Client, text: object) -> dict[str, list[str]]:
-    """By group the links of what is found."""
+    """The links of the results, by group."""
     response = client.get(URL, {"s": str(text), "extended": "1"}, **ASKED)
     assert response.status_code == 200
     return {group.title: [hit.link for _, hit in hits] for group, hits in response.context["groups"]}
@@ -36,7 +36,7 @@ def bound(client: Client, *tenants: object) -> None:
 
 
 def plan(sql: str) -> list[str]:
-    """How a statement is run, where tables are too small for their indexes to be worth it."""
+    """How a statement is run. The tables are too small to be worth their indexes, so sequential scans are off."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute(f"EXPLAIN {sql}")

@@ -63,7 +63,7 @@ class TestThePage:
         assert found["CARILLON_TARGET_RATES"] == ["api.example.com=5", "-"]
         assert found["CARILLON_LEADER_ELECTION"] == ["off", "on"]
         assert len(found) == len(EngineSettings.model_fields)
-        assert "older than the 7 days" in page(operator)
+        assert "older than the retention of 7 days" in page(operator)
 
     def test_shows_no_secret(self, world: World, operator: Client) -> None:
         text = page(operator)

@@ -1,4 +1,4 @@
-"""What the buttons of a job's page ask for: refused as the API refuses it, and written only once it is confirmed."""
+"""The dialogs of the buttons of a job's page: refused as by the API, and written only once confirmed."""
 
 import json
 import re
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def job(world: World) -> Job:
-    """Every ten minutes for three hours now, in Kolkata; its first firings have no trigger."""
+    """A job of every ten minutes, three hours old, in Kolkata. Its first firings have no trigger."""
     return factories.make_job(
         world.tenant,
         interval=timedelta(minutes=10),
@@ -33,7 +33,7 @@ def job(world: World) -> Job:
 
 
 def local(moment: Any) -> str:
-    """As the browser's picker sends it, in Kolkata."""
+    """An instant as the browser's picker sends it, in Kolkata."""
     return (moment + timedelta(hours=5, minutes=30)).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -1,4 +1,4 @@
-"""The list of jobs: dots of what became of the last firings, labels, statuses and what fires next."""
+"""The list of jobs: dots for the ends of the last firings, labels, statuses and next firings."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""A job's page: its form writes what the API would, its buttons what the actions allow."""
+"""A job's page: its form writes the same as the API, and its buttons act as the actions allow."""
 
 import re
 from collections.abc import Callable
@@ -132,7 +132,7 @@ class TestJobForm:
 
 
 class TestTheTenantsOwn:
-    """What the form cannot list before a tenant is chosen: its job types and its secrets."""
+    """Choices that the form cannot list before a tenant is chosen: the tenant's job types and secrets."""
 
     url = TestJobForm.url
 

@@ -41,7 +41,7 @@ class TestStop:
         present = Installation.objects.get()
         assert (present.stopped_by, present.stop_reason) == ("root", "Incident <42>.")
         assert dispatch().queued == []
-        assert said(start(operator)) == "Dispatch goes on."
+        assert said(start(operator)) == "Dispatch is resumed."
         assert [item.id for item in dispatch().queued] == [trigger.id]
         assert actors("installation") == ["operator root"] * 2
 

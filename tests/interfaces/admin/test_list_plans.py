@@ -1,4 +1,4 @@
-"""No tab and no filter of a list reads a big table whole, whatever the planner knows of it."""
+"""No tab and no filter of a list reads a big table whole, whichever statistics the planner has of it."""
 
 import json
 from typing import Any
@@ -94,7 +94,7 @@ SEARCHED, MOST_READ = 200, 4_000
 
 
 def rows_read(sql: str) -> tuple[int, set[str]]:
-    """How many rows of the engine's tables the statement looks at, and which it reads from end to end."""
+    """The number of rows of the engine's tables that the statement looks at, and the tables that it reads whole."""
     with connection.cursor() as cursor:
         cursor.execute("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + sql.replace("%", "%%"), [])
         [found] = cursor.fetchone()
@@ -113,7 +113,7 @@ def rows_read(sql: str) -> tuple[int, set[str]]:
 class TestLists:
     @pytest.fixture(autouse=True)
     def narrow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As if the tables were ten times as large."""
+        """Pretend that the tables are ten times as large."""
         make_new(*BIG)
         monkeypatch.setattr(walks, "MAX_SEARCHED", SEARCHED)
         monkeypatch.setattr(lists, "MAX_AHEAD", 2 * SEARCHED)

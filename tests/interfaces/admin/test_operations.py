@@ -1,4 +1,4 @@
-"""Operations in the console: seen, paused, resumed and stopped by operators, whosoever they are."""
+"""Operations in the console: operators see, pause, resume and stop them, even those that others began."""
 
 import pytest
 from django.test import Client
@@ -51,7 +51,7 @@ class TestAnOperation:
         assert status(world, operator) == "running"
         assert said(press(operator, f"{PAGE}_stop", world.operation)) == "Stopped."
         assert status(world, operator) == "cancelled"
-        assert "ended already" in said(press(operator, f"{PAGE}_pause", world.operation))
+        assert "already ended" in said(press(operator, f"{PAGE}_pause", world.operation))
         assert {(row.kind, row.actor_kind) for row in Change.objects.all()} == {("operation", "operator")}
         assert Change.objects.count() == 3
 

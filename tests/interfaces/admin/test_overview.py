@@ -1,4 +1,4 @@
-"""The console's first page: it judges, it shows each operator what they may see, and it costs little."""
+"""The console's first page: it says how the system is, shows each operator what they may see, and costs little."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.factories import HOUR, SECOND
 from tests.interfaces.admin.world import World, open_breaker
 
 pytestmark = pytest.mark.django_db
-#: Told as "2 h" for a minute, however busy the machine is.
+#: The page says "2 h" for a minute, however busy the machine is.
 LONG = 2 * HOUR
 
 
@@ -33,7 +33,7 @@ def nothing_before() -> None:
 
 @pytest.fixture
 def world(world: World) -> World:
-    """Where all is well."""
+    """A world where all is well."""
     world.breaker.delete()
     return world
 
@@ -59,7 +59,7 @@ def rows(text: str, table: str) -> list[list[str]]:
 
 
 def trouble(tenant: Tenant, **counts: int) -> None:
-    """What went wrong in this minute."""
+    """Count trouble in this minute."""
     activity.add({(tenant.id, "noop"): dict(counts)})
 
 
@@ -234,7 +234,7 @@ class TestTheTables:
             drift.measure_if_due()
             drift.measure_if_due()
         found = rows(shown(operator), "beats")
-        assert [row[:2] for row in found] == [["host:1:abc", "leads"], ["host:2", "stands by"]]
+        assert [row[:2] for row in found] == [["host:1:abc", "leads"], ["host:2", "standby"]]
         assert found[0][2].startswith("term 7, lease for another")
 
     def test_a_lease_that_ran_out_is_nobodys(self, world: World, operator: Client) -> None:

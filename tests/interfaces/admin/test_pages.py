@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 class TestPages:
     @pytest.mark.parametrize("page", sorted(PAGES))
     def test_a_superuser_sees_every_page_there_is(self, page: str, world: World, operator: Client) -> None:
-        # A row's history is the audit trail's.
+        # A row's history is a page of the audit trail.
         seen = 302 if page.endswith("_history") else 200
         assert operator.get(world.url(page)).status_code == (403 if page in NOBODYS else seen)
 

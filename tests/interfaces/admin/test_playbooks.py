@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def viewer() -> Client:
-    """Who may do nothing but sign in."""
+    """An operator who may only sign in."""
     client = Client()
     client.force_login(User.objects.create_user("viewer", is_staff=True))
     return client

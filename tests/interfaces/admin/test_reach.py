@@ -1,4 +1,4 @@
-"""A bound operator meets nothing of other tenants: on no page, by no address, search, filter, form or button."""
+"""A bound operator sees nothing of other tenants: on no page, by no address, search, filter, form or button."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from tests.workflows.playing import begin, make_workflow
 
 pytestmark = pytest.mark.django_db
 MARK = "foreign-"
-#: Pages of rows of tenants, by the model in their names.
+#: Pages that show rows of tenants, by the model in their names.
 HELD = {
     "jobs_job", "jobs_trigger", "jobs_deadletter", "jobs_attempt", "jobs_operation", "jobs_change",
     "jobs_breaker", "jobs_workflow", "jobs_workflowrun", "tenants_tenant", "tenants_apikey", "tenants_secret",
@@ -36,11 +36,11 @@ HELD = {
 
 
 class TwoTenants(World):
-    """The world of one tenant, and another tenant's beside it, whose every name and id is ``foreign``."""
+    """The world of one tenant, and beside it another tenant, whose every name and id is ``foreign``."""
 
     def __init__(self) -> None:
         super().__init__()
-        _ = self.run  # it would be undone with the first click that asks for it
+        _ = self.run  # otherwise it begins in the first click that asks for it, and is undone
         self.other = factories.make_tenant(slug=f"{MARK}tenant", name=f"{MARK}name")
         job = factories.make_job(self.other, name=f"{MARK}job")
         dead = factories.make_trigger(job, "dead")
@@ -71,7 +71,7 @@ class TwoTenants(World):
         return next((row for model, row in self.foreign.items() if page.startswith(model)), None)
 
     def told(self, response: HttpResponse) -> list[str]:
-        """What of the other tenant a response names: its words, and its rows' ids."""
+        """The other tenant's words and row ids that a response names."""
         ids = {str(row.pk) for row in self.foreign.values() if len(str(row.pk)) > 30} | {str(self.running.pk)}
         text = response.content.decode() if not response.streaming else ""
         text += str(response.headers)
@@ -105,7 +105,7 @@ def free(world: TwoTenants) -> Client:
 
 
 def state() -> list[Any]:
-    """All that a click could have changed of the other tenant."""
+    """All rows of the other tenant that a click could have changed."""
     return [
         sorted(map(str, model.objects.filter(**{path: f"{MARK}tenant"}).values_list()))
         for model, path in (
@@ -121,7 +121,7 @@ def model_of(page: str) -> str:
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """What is done inside is undone after it: one world serves many clicks."""
+    """Everything done inside is undone afterwards: one world serves many clicks."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -162,7 +162,7 @@ class TestEveryPage:
             assert world.told(bound.get(reverse(f"admin:{page}"))) == [], page
 
     def test_of_pages_that_are_no_list_neither(self, world: TwoTenants, bound: Client) -> None:
-        """Overview, charts, search and their parts: whatever ``jobs.admin.urls`` adds, asked for the other tenant's."""
+        """Overview, charts, search and their parts: all of ``jobs.admin.urls``, asked for the other tenant's rows."""
         job, other = world.foreign["jobs_job"], world.other
         named = {"slug": other.slug, "tenant": other.slug, "tenant_id": other.pk, "job_id": job.pk}
         named |= {"run_id": world.foreign["jobs_workflowrun"].pk, "task": "extract"}
@@ -280,7 +280,7 @@ class TestForms:
 
 
 class TestBounds:
-    """Who sets them: superusers and access administrators, and nobody their own."""
+    """Superusers and access administrators set them, but never their own."""
 
     @pytest.fixture
     def bind(self, world: TwoTenants) -> Callable[..., HttpResponse]:

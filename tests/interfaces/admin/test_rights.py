@@ -1,4 +1,4 @@
-"""What the groups that Carillon comes with may do, and who sees payloads, answers and outputs."""
+"""The rights of the groups that Carillon comes with, and who sees payloads, answers and outputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +56,7 @@ class TalkativeWorld(World):
         self.operation.save(update_fields=["changes", "verb"])
 
     def told(self, client: Client) -> set[str]:
-        """Which of the words the pages tell."""
+        """The words that the pages show."""
         texts = [client.get(self.url(page)).content.decode() for page in PAGES]
         return {word for word in WORDS if any(word in text for text in texts)}
 
@@ -76,7 +76,7 @@ class TestGroups:
                 "changelist",
                 "backfills",
                 "versions",
-            ):  # these read, whatever the method
+            ):  # these only read, with any method
                 assert viewer.post(world.url(page), CONFIRMED).status_code in (302, 403), page
         assert Job.objects.get(id=world.job.id).status == "active"
         assert viewer.get(reverse("admin:auth_user_changelist")).status_code == 403
@@ -109,7 +109,7 @@ class TestGroups:
             return {group.name for group in user.groups.all()}
 
         assert give(clerk, VIEWER) == {VIEWER}
-        assert give(clerk, OPERATOR) == {VIEWER}  # refused as a whole: what they do not hold is no choice
+        assert give(clerk, OPERATOR) == {VIEWER}  # refused as a whole: groups with more rights are no choice
         assert give(clerk) == set()
         boss = User.objects.get(username="boss")
         assert give(boss, VIEWER, ADMINISTRATOR) == {ADMINISTRATOR}
@@ -124,7 +124,7 @@ class TestGroups:
         keep_groups(plan=[])
         assert set(viewer.permissions.values_list("codename", flat=True)) == before | {"view_payload"}
         Group.objects.all().delete()
-        keep_groups()  # what emptied the database
+        keep_groups()  # called as when tests empty the database
         assert not Group.objects.exists()
 
 

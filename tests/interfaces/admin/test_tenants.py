@@ -1,4 +1,4 @@
-"""A tenant's page in the console: an old form reverts nothing, and what its limits do is told."""
+"""A tenant's page in the console: an old form reverts nothing, and the page tells what its limits do."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def colleague() -> Client:
 
 
 class Page:
-    """A tenant's form as one operator's browser holds it: what was shown is sent, unless it was typed over."""
+    """A tenant's form as one operator's browser holds it: it sends the shown values, unless they were typed over."""
 
     def __init__(self, client: Client, tenant: Tenant) -> None:
         self.client, self.url = client, reverse("admin:tenants_tenant_change", args=[tenant.pk])
@@ -72,7 +72,7 @@ class TestAnOldForm:
         assert limits(tenant) == ("Acme", 50, 100)
         assert "nothing was saved" in mine.errors["__all__"]
         assert mine.errors["max_in_flight"] == (
-            "Was 12, and is 50 by now. You left it alone, so it stays that."
+            "Was 12, and is now 50. You did not change it, so it stays that."
         )
         assert (mine.inputs["name"], mine.inputs["max_in_flight"]) == ("Acme Ltd", "50")
         assert mine.save().status_code == 302
@@ -86,9 +86,9 @@ class TestAnOldForm:
         assert mine.save(max_in_flight="30", weight="7", require_if_match="on").status_code == 200
         assert limits(tenant) == ("Acme", 50, 100)
         assert mine.errors["max_in_flight"] == (
-            "Was 12, and is 50 by now. Saved again, it becomes 30, as you typed."
+            "Was 12, and is now 50. If you save again, it becomes 30, as you typed."
         )
-        assert "Was acme.*, and is acme.*, mail by now." in mine.errors["queues"]
+        assert "Was acme.*, and is now acme.*, mail." in mine.errors["queues"]
         assert (mine.inputs["max_in_flight"], mine.inputs["weight"]) == ("30", "7")
         assert (mine.inputs["require_if_match"], mine.inputs["queues"]) == ("on", "acme.*,mail")
         assert mine.save().status_code == 302
@@ -113,7 +113,7 @@ class TestAnOldForm:
         Page(colleague, tenant).save(max_in_flight="50", circuit_breaker="on")
         assert mine.save(max_in_flight="50").status_code == 200
         assert "max_in_flight" not in mine.errors
-        assert mine.errors["circuit_breaker"].startswith("Was off, and is on by now.")
+        assert mine.errors["circuit_breaker"].startswith("Was off, and is now on.")
         assert mine.save().status_code == 302
         assert (limits(tenant)[1], tenant.circuit_breaker) == (50, True)
 
@@ -169,7 +169,11 @@ class TestStanding:
 
     @pytest.mark.parametrize(
         ("status", "said"),
-        [("suspended", "It is suspended"), ("frozen", "It is frozen"), ("active", "Nothing of it is due")],
+        [
+            ("suspended", "It is suspended"),
+            ("frozen", "It is frozen"),
+            ("active", "No due trigger of it waits"),
+        ],
     )
     def test_says_what_its_status_does(
         self, tenant: Tenant, operator: Client, status: str, said: str
@@ -287,14 +291,14 @@ class TestAQuota:
         [
             (
                 {"max_in_flight": "50"},
-                "max_in_flight: 12 before, 50 now. What waited for it goes on at once.",
+                "max_in_flight: 12 before, 50 now. Triggers that waited for it go on at once.",
             ),
-            ({"max_in_flight": "5"}, "Nothing in flight is taken back"),
-            ({"max_jobs": "5"}, "None is taken away"),
-            ({"max_backfill": "5"}, "what there is stays"),
+            ({"max_in_flight": "5"}, "Triggers in flight go on"),
+            ({"max_jobs": "5"}, "None is removed"),
+            ({"max_backfill": "5"}, "existing objects stay"),
             (
                 {"rate_per_second": "5"},
-                "rate_per_second: none before, 5 now. Nothing in flight is taken back",
+                "rate_per_second: none before, 5 now. Triggers in flight go on",
             ),
             ({"weight": "5"}, "Its share of the starts changes"),
         ],

@@ -1,4 +1,4 @@
-"""Triggers and dead letters: where a page leads to, and what can be done there."""
+"""Triggers and dead letters: where a page leads to, and which actions it offers."""
 
 import re
 from collections.abc import Callable

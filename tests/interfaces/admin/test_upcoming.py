@@ -1,4 +1,4 @@
-"""The next 24 hours: exact where there are few jobs, as the leader counted where there are many, held to reach."""
+"""The next 24 hours: exact for few jobs, as counted by the leader for many jobs, and held to reach."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -40,7 +40,7 @@ def hourly(tenant: Tenant | None = None, **columns: Any) -> Any:
 
 
 def walk() -> int:
-    """Let the leader make its forecast; in how many slices."""
+    """Let the leader make its forecast. Returns in how many slices."""
     outlooks, slices = Outlooks(), 1
     while outlooks.step():
         slices += 1
@@ -54,7 +54,7 @@ class TestCountedNow:
         hourly()
         hourly(job.tenant, status="paused")
         told = page(operator, f"?tenant={job.tenant_id}")
-        # Ninety-six quarters from the present one on hold 24 full hours, and what is left of the present one.
+        # Ninety-six quarter hours from the present one on hold 24 full hours, and the rest of the present quarter.
         assert told["exact"]
         assert counts(told) in (46, 48)
         assert told["jobs"] == 2
@@ -88,7 +88,7 @@ class TestCountedNow:
 class TestKept:
     @pytest.fixture(autouse=True)
     def many(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As if each tenant had too many jobs to count them at once."""
+        """Pretend that each tenant has too many jobs to count them at once."""
         monkeypatch.setattr(forecast, "MAX_COUNTED", 1)
         monkeypatch.setattr(outlook, "JOBS", 2)
         monkeypatch.setattr(outlook, "TENANTS", 1)

@@ -1,4 +1,4 @@
-"""Lists for a stream: tabs by phase, filters that look at a bounded number of rows, and what a page says of both."""
+"""Lists for a stream: tabs by phase, filters that look at a bounded number of rows, and how a page explains both."""
 
 from datetime import timedelta
 from typing import Any
@@ -40,7 +40,7 @@ def text(client: Client, url: str) -> str:
 
 
 def without_tasks() -> None:
-    """Take the triggers of the world's run away."""
+    """Delete the triggers of the world's run."""
     Trigger.objects.filter(workflow_run_id__isnull=False).delete()
 
 
@@ -118,7 +118,11 @@ class TestTabs:
 
     @pytest.mark.parametrize(
         ("tab", "says"),
-        [("running", "Nothing runs at the moment"), ("late", "Nothing is late"), ("held", "Nothing is held")],
+        [
+            ("running", "No trigger runs at the moment"),
+            ("late", "No trigger is late"),
+            ("held", "No trigger is held"),
+        ],
     )
     def test_say_what_they_are_empty_of(self, tab: str, says: str, operator: Client) -> None:
         page = text(operator, f"{TRIGGERS}?tab={tab}")

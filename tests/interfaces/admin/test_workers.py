@@ -1,4 +1,4 @@
-"""Workers and queues in the console: how busy they are, and what they can be told."""
+"""Workers and queues in the console: how busy they are, and the commands they take."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ NAME = "worker1@host-a"
 
 
 class Heard:
-    """Celery's remote control: what was told to whom. ``answers``: whether the worker does."""
+    """Celery's remote control: which worker was told which command. ``answers``: whether the worker answers."""
 
     def __init__(self) -> None:
         self.answers, self.told = True, []
@@ -46,7 +46,7 @@ class Heard:
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     heard = Heard()
-    # A cached property of the application.
+    # It is a cached property of the application.
     monkeypatch.setitem(current_app._get_current_object().__dict__, "control", heard)
     return heard
 
@@ -113,7 +113,7 @@ class TestAWorker:
 
     def test_takes_nothing_more(self, world: World, worker: str, operator: Client, heard: Heard) -> None:
         answer = operator.post(url("quiet"))
-        assert said(answer) == f"Worker {NAME} takes nothing more."
+        assert said(answer) == f"Worker {NAME} takes no more messages."
         assert heard.told == [("cancel_consumer", f"jobs.{name}", NAME) for name in ("message", "noop")]
         [change] = Change.objects.filter(object_id=f"worker {NAME}")
         assert (change.kind, change.actor, change.tenant_id) == ("installation", "root", None)
@@ -122,19 +122,19 @@ class TestAWorker:
     def test_takes_work_again_from_the_queues_that_it_took_from(
         self, world: World, worker: str, operator: Client, heard: Heard
     ) -> None:
-        assert "takes from its queues already" in said(operator.post(url("resume")))
+        assert "already takes from its queues" in said(operator.post(url("resume")))
         operator.post(url("quiet"))
         heard.queues = []
-        operator.post(url("quiet"))  # again, and nothing is forgotten by it
+        operator.post(url("quiet"))  # a second time, which must not forget the queues
         workers.announce(name=NAME, queues=[], concurrency=4, process="7-a")
         wellbeing.forget()
         assert "Resume…" in operator.get(reverse("workers")).content.decode()
         heard.told = []
-        assert said(operator.post(url("resume"))) == f"Worker {NAME} takes work again."
+        assert said(operator.post(url("resume"))) == f"Worker {NAME} takes messages again."
         assert heard.told == [("add_consumer", f"jobs.{name}", NAME) for name in ("message", "noop")]
         last = Change.objects.filter(object_id=f"worker {NAME}").latest("id")
         assert last.changes == {"queues": [[], ["jobs.message", "jobs.noop"]]}
-        assert "takes from its queues already" in said(operator.post(url("resume")))
+        assert "already takes from its queues" in said(operator.post(url("resume")))
 
     def test_stops(self, world: World, worker: str, operator: Client, heard: Heard) -> None:
         assert said(operator.post(url("stop"))) == f"Worker {NAME} was told to stop."

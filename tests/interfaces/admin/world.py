@@ -1,4 +1,4 @@
-"""One row of everything the console shows, its pages, and what a browser sends."""
+"""One row of everything the console shows, its pages, and the inputs that a browser sends."""
 
 import re
 from datetime import timedelta
@@ -54,7 +54,7 @@ PAGES = {
     for pattern in page.get_urls()
     if pattern.name
 }
-#: Pages Django offers and nobody may use: engine rows are not added, nothing is deleted in Django's way.
+#: Pages that Django offers and no operator may use: engine rows are not added, nothing is deleted in Django's way.
 NOBODYS = {f"{model}_delete" for model in MODELS} | {
     f"{model}_add"
     for model in (
@@ -123,7 +123,7 @@ class World:
         self.installation, _ = Installation.objects.get_or_create(id=1)
         with acting_as(Actor("api_key", "ck_1 ci")):
             self.operation = begin_operation(tenant=self.tenant, verb="pause", wanted={"priority": "low"})
-        # A name that addresses of the admin write otherwise.
+        # A name that is quoted in addresses of the admin.
         self.queue = Queue.objects.create(job_type="celery_task", window=16, measured_at=factories.now())
         self.target = TargetRule.objects.create(
             name="api.example.com", regex=regex_of("api.example.com"), rate_per_second=5
@@ -137,7 +137,7 @@ class World:
 
     @cached_property
     def run(self) -> WorkflowRun:
-        """Begins when it is first asked for: its first task is due at once, and other tests count what is due."""
+        """Begins when it is first asked for: its first task is due at once, and other tests count due triggers."""
         return begin(self.workflow)
 
     def url(self, page: str) -> str:
@@ -179,12 +179,12 @@ def said(response: HttpResponse) -> str:
 
 
 def press(client: Client, page: str, row: Any, **typed: str) -> HttpResponse:
-    """Confirm a button of ``row``'s page, with what its dialog asks for."""
+    """Confirm a button of ``row``'s page, with the inputs that its dialog asks for."""
     return client.post(reverse(f"admin:{page}", args=[quote(row.pk)]), {**CONFIRMED, **typed})
 
 
 def inputs(**changes: str) -> dict[str, str]:
-    """What a browser sends for a new cron job."""
+    """The inputs that a browser sends for a new cron job."""
     return {
         "name": "nightly",
         "job_type": "noop",
@@ -198,6 +198,6 @@ def inputs(**changes: str) -> dict[str, str]:
 
 
 def confirm_shares(client: Client, url: str) -> HttpResponse:
-    """Confirm what a page asks for many at once, with the number it shows for each tenant."""
+    """Confirm a page's question about many rows, with the number it shows for each tenant."""
     page = client.get(url).content.decode()
     return client.post(url, dict(re.findall(r'name="(confirmed_\d+)" value="(\d+)"', page)), follow=True)

@@ -30,13 +30,13 @@ class Caller:
 
     @classmethod
     def of_installation(cls) -> "Caller":
-        """With a key of the installation: no tenant, and ``operator`` as its only scope."""
+        """A caller with a key of the installation: no tenant, and ``operator`` as its only scope."""
         _, token = create_api_key(tenant=None, name="tests", scopes=("operator",))
         return cls(token=token)
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
         """A response; ``body`` is sent as JSON, or as it is when it is bytes."""
-        # The same for all, so that answers can be compared.
+        # The same id for all calls, so that answers can be compared.
         headers = {"X-Request-ID": "test"} | headers
         if self.token is not None:
             headers = {"Authorization": f"Bearer {self.token}"} | headers
@@ -62,13 +62,13 @@ class Caller:
 
 
 def noop_job(**changes: Any) -> dict[str, Any]:
-    """A definition that is accepted."""
+    """A definition that the API accepts."""
     schedule = {"type": "interval", "every_seconds": 60}
     return {"name": "nightly", "job_type": "noop", "schedule": schedule} | changes
 
 
 def faulty_fields(response: Any) -> set[str]:
-    """The fields a 400 names; asserts that it is one, in the shape of RFC 9457."""
+    """The fields that a 400 names. Asserts that the answer is a 400, in the shape of RFC 9457."""
     assert response.status_code == 400, response.content
     assert response["Content-Type"] == "application/problem+json"
     problem = response.json()

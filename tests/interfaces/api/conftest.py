@@ -13,11 +13,11 @@ def owner(db: None, job_types: None) -> Caller:
 
 @pytest.fixture
 def outsider(db: None) -> Caller:
-    """Of another tenant, with every scope."""
+    """A caller of another tenant, with every scope."""
     return Caller(make_tenant(), scopes=("read", "write", "worker", "admin"))
 
 
 @pytest.fixture
 def reader(owner: Caller) -> Caller:
-    """Of the owner's tenant, with a key that only reads."""
+    """A caller of the owner's tenant, with a key that only reads."""
     return Caller(owner.tenant, scopes=("read",))

@@ -1,4 +1,4 @@
-"""Every route of the API: what its owner sends, the status that follows, and how its path is filled in."""
+"""Every route of the API: the body that its owner sends, the status that follows, and how its path is filled in."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from tests.interfaces.api.caller import V1, Caller, noop_job
 MISSING = "018f0000-0000-7000-8000-000000000000"
 #: A job type that every tenant of these tests declares for itself.
 PULL_TYPE = "access.type"
-#: Route and method to the body that succeeds for the owner and the status it then gets. ``{job}`` and ``{trigger}``
-#: are the owner's; the trigger is pending unless a state is named.
+#: From method and route to the body that succeeds for the owner and the status it then gets. ``{job}`` and
+#: ``{trigger}`` are the owner's; the trigger is pending unless a state is named.
 ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "jobs"): (None, 200),
     ("POST", "jobs"): (noop_job(name="another"), 201),
@@ -123,7 +123,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, int]] = {
     ("GET", "signing-secret"): (None, 200),
     ("PUT", "signing-secret"): ({"secret": "whsec_" + "QUJD" * 8}, 200),
 }
-#: The scope that paths beginning so want, where that does not follow from the method.
+#: The scope of paths that begin with the key, if it does not follow from the method.
 SCOPES = {"worker": "worker", "audit": "admin", "installation": "operator"}
 #: Routes whose objects are a tenant's; the others are for keys of the installation.
 OF_TENANTS = [route for route in ROUTES if not route[1].startswith("installation")]
@@ -180,10 +180,10 @@ def with_ids(
 
 
 def served(owner: Caller, route: str) -> Caller:
-    """Whom the route serves: the owner, or a key of the installation."""
+    """A caller that the route serves: the owner, or a key of the installation."""
     return Caller.of_installation() if route.startswith("installation") else owner
 
 
 def with_scope(tenant: Tenant, scope: str) -> Caller:
-    """A caller with this scope alone; the key is the tenant's where a tenant's key may have it."""
+    """A caller with this scope alone. The key is the tenant's if a tenant's key may have the scope."""
     return Caller(tenant, scopes=(scope,)) if scope in TENANT_SCOPES else Caller.of_installation()

@@ -79,7 +79,7 @@ def url(owner: Caller) -> Callable[[str], str]:
 
 @pytest.fixture
 def spent(owner: Caller) -> list[str]:
-    """Headers with keys of the owner's tenant that were valid once: expired, revoked; and one with another's secret."""
+    """Headers with bad keys: expired, revoked, with a wrong secret; and an expired key of the installation."""
     every = {"tenant": owner.tenant, "name": "spent", "scopes": TENANT_SCOPES}
     operators = {"tenant": None, "name": "spent", "scopes": ("operator",), "expires_at": now() - HOUR}
     _, expired_operators = create_api_key(**operators)
@@ -111,13 +111,13 @@ class TestEveryRoute:
         foreign = url(route)
         missing = with_ids(route, job=MISSING, trigger=MISSING, name=MISSING)
         before = _everything()
-        outsider.get("/tenant")  # its first call of the minute also notes the key's use
+        outsider.get("/tenant")  # its first call of the minute also notes the use of the key
         answers, asked = [], []
         for path in (foreign, missing):
             with CaptureQueriesContext(connection) as queries:
                 answers.append(outsider.call(method, path, ROUTES[method, route][0]))
             asked.append([re.sub("[0-9a-f-]{32,}|'[^']*'|[0-9]+", "?", query["sql"]) for query in queries])
-        # The same statements, so that the time taken tells nothing either.
+        # The statements are the same, so that the time taken tells nothing either.
         assert asked[0] == asked[1]
         assert [answer.status_code for answer in answers] == [404, 404]
         problems = [answer.json() | {"instance": ""} for answer in answers]
@@ -199,7 +199,7 @@ class TestEveryRoute:
 
 
 class TestAnOutsider:
-    """Ids of others in filters, cursors and bodies."""
+    """Ids of other tenants in filters, cursors and bodies."""
 
     @pytest.mark.parametrize("path", ["/triggers?job={job}", "/dead-letters?job={job}"])
     def test_filters_by_foreign_ids_and_finds_nothing(
@@ -271,7 +271,7 @@ def _everything() -> list[dict[str, Any]]:
     tables = (Job.objects, Trigger.objects, Secret.objects, Operation.objects)
     levers = (Installation.objects.order_by("id"), Queue.objects.order_by("job_type"))
     tenants = Tenant.objects.annotate(tenant_id=F("id")).order_by("slug")
-    # Of keys, whether they are revoked: callers' own are made meanwhile, and their use is noted.
+    # Of keys, only whether they are revoked: callers make keys of their own meanwhile, and the use of keys is noted.
     revoked = ApiKey.objects.exclude(revoked_at=None).order_by("prefix")
     others = [{**row, "tenant_id": None} for table in levers for row in table.values()]
     others += [*tenants.values(), *revoked.values()]

@@ -1,4 +1,4 @@
-"""``GET /attempts``: a tenant's attempts, by what became of them, of which job, and when."""
+"""``GET /attempts``: a tenant's attempts, by how they ended, by their job and by time."""
 
 from datetime import datetime
 from typing import Any
@@ -41,7 +41,7 @@ class TestAttempts:
 
     @pytest.fixture
     def two(self, owner: Caller) -> dict[str, Any]:
-        """One that timed out, and one that failed; the query that finds the first alone, by filter."""
+        """One attempt that timed out, and one that failed. Returns the query that finds only the first, by filter."""
         job, other = make_job(owner.tenant, job_type="webhook"), make_job(owner.tenant)
         columns = {"error_code": "timeout", "http_status": 504, "started_at": now() - MINUTE}
         wanted = make_attempt(make_trigger(job, "dead"), "timed_out", **columns)
@@ -69,7 +69,7 @@ class TestAttempts:
         assert found(owner, f"?{query.replace('=timeout', '=exception')}") == []
 
     def test_are_found_by_the_database_s_time_whatever_their_workers_clocks_say(self, owner: Caller) -> None:
-        """An id is stamped by its worker; here by one that is three minutes ahead, and one that is behind."""
+        """A worker stamps the id of an attempt: here one worker's clock is three minutes ahead, and one's is behind."""
         job, moment = make_job(owner.tenant), now() - HOUR
         ahead, behind = (
             make_attempt(
@@ -95,7 +95,7 @@ class TestAttempts:
         assert found(owner) == []
         refused = owner.get(f"/attempts?state={state}")
         assert faulty_fields(refused) == {"state"}
-        assert "Name a job as well" in refused.json()["errors"][0]["message"]
+        assert "Name a job, too" in refused.json()["errors"][0]["message"]
 
     def test_of_a_tenant_s_own_type_are_found_by_the_name_it_knows(self, owner: Caller) -> None:
         attempt = failed(owner, job_type=f"invoice.render{MARK}{owner.tenant.id}")

@@ -24,7 +24,7 @@ STRETCH = {"start": "2025-03-01T00:00:00Z", "end": "2025-03-01T02:00:00Z"}
 
 @pytest.fixture
 def job(owner: Caller) -> Job:
-    """Every ten minutes, whenever it was created."""
+    """A job that fires every ten minutes, whenever it was created."""
     cron = {"schedule_type": "cron", "cron_expression": "*/10 * * * *", "interval": None}
     return make_job(owner.tenant, **cron)
 
@@ -174,7 +174,7 @@ class TestABackfill:
 
 
 class TestBeyondRetention:
-    """What is older than ``CARILLON_HISTORY_DAYS`` may have run and left no record: it would run again."""
+    """Firings older than ``CARILLON_HISTORY_DAYS`` may have run and left no record: they would run again."""
 
     @pytest.fixture
     def old(self, owner: Caller) -> Job:
@@ -183,7 +183,7 @@ class TestBeyondRetention:
 
     @pytest.fixture
     def stretch(self) -> dict[str, Any]:
-        """Two weeks, of which the first is past the 90 days of history."""
+        """Two weeks, the first of which is past the 90 days of history."""
         start, end = (f"{factories.now() - days * DAY:%Y-%m-%dT00:00:00Z}" for days in (97, 83))
         return {"start": start, "end": end}
 
@@ -223,7 +223,7 @@ class TestBeyondRetention:
 class TestAnOutageNotYetDecided:
     @pytest.fixture
     def left(self, job: Job) -> CatchUp:
-        """All but the first half hour of the stretch; the newest seen so far is to run."""
+        """All but the first half hour of the stretch is undecided. The newest firing seen so far will run."""
         return CatchUp.objects.create(
             job=job,
             tenant_id=job.tenant_id,

@@ -1,4 +1,4 @@
-"""What the API refuses: 400 with the name of each faulty field, and nothing stored."""
+"""Refusals of the API: 400 with the name of each faulty field, and nothing stored."""
 
 import json
 from typing import Any
@@ -123,7 +123,7 @@ REFUSED: dict[str, tuple[dict[str, Any], set[str]]] = {
     ),
 }
 
-#: A body that is not strict JSON, and the field that is named.
+#: A body that is not strict JSON, and the field that the answer names.
 MALFORMED: dict[str, tuple[bytes, str]] = {
     "NaN": (b'{"name": "n", "payload": {"x": NaN}}', "payload.x"),
     "Infinity": (b'{"payload": [-Infinity]}', "payload[0]"),
@@ -234,7 +234,7 @@ class TestEdit:
         job = owner.post("/jobs", noop_job()).json()
         refused = owner.patch(f"/jobs/{job['id']}", changes)
         before = job["schedule"]["type"], changes.get("schedule", {})
-        # A patch without a type edits the schedule as it is: what is missing is taken from there.
+        # A patch without a type edits the present schedule: missing fields are taken from there.
         if isinstance(before[1], dict) and "type" not in before[1] and "schedule" in changes:
             fields = {"schedule.cron"}
         assert faulty_fields(refused) == fields

@@ -124,7 +124,7 @@ class TestAtOnce:
     def test_bulks_of_the_same_names_make_each_job_once(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Even when none sees the others' names before it writes."""
+        """Even when no bulk sees the others' names before it writes."""
         monkeypatch.setattr(create, "_refuse_taken_names", lambda *_: None)
 
         def post(_: int) -> Any:

@@ -16,7 +16,7 @@ from tests.interfaces.api.caller import Caller, faulty_fields, noop_job
 Clock = Callable[[timedelta], None]
 ANYONE = Leadership(holder="tests", term=None)
 
-#: Expression, zone, a stretch of time in UTC, its firings in UTC, and the notes there are.
+#: Expression, zone, a stretch of time in UTC, its firings in UTC, and its notes.
 NAMED_DATES: list[tuple[str, str, str, str, list[str], list[str]]] = [
     (
         "30 1 * * *", "America/New_York", "2026-11-01T00:00", "2026-11-02T12:00",

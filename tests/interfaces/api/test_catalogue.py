@@ -13,7 +13,7 @@ from tests.interfaces.catalogue import DEFINITIONS, EVERY, LATE, OFFSET, ROWS, Y
 _NUL = "%00"
 _MANY = "9" * 30
 
-#: (row, method, path, body or raw bytes, field, right): what is no definition of a job, or no JSON.
+#: (row, method, path, body or raw bytes, field, right): requests that are no definition of a job, or no JSON.
 CALLS: list[tuple[int, str, str, Any, str, str]] = [
     (1, "GET", f"/jobs?name={_NUL}", None, "name", "ull characters"),
     (1, "GET", f"/jobs?labels=a={_NUL}", None, "labels", "letters, digits"),
@@ -78,13 +78,13 @@ CALLS: list[tuple[int, str, str, Any, str, str]] = [
 
 
 def stored() -> dict[str, int]:
-    """How many rows there are of everything Carillon keeps."""
+    """The number of rows of each table that Carillon keeps."""
     models = [model for app in ("jobs", "tenants") for model in apps.get_app_config(app).get_models()]
     return {model.__name__: model._default_manager.count() for model in models if model._meta.managed}
 
 
 def refusal(answer: Any) -> dict[str, str]:
-    """What a 400 says of each field."""
+    """The message of a 400 for each field."""
     assert answer.status_code == 400, (answer.status_code, answer.content[:500])
     assert answer["Content-Type"] == "application/problem+json"
     return {error["field"]: error["message"] for error in answer.json()["errors"]}
@@ -127,7 +127,7 @@ class TestACall:
 
 
 class TestWhatIsReadOneWayOnly:
-    """What rows 5, 13, 15 and 17 name and is taken: what is stored is what every reader makes of it."""
+    """Input of rows 5, 13, 15 and 17 that is accepted: it is stored in the form in which every reader reads it."""
 
     def test_an_offset_of_10_to_the_30_in_a_cursor_is_cut(self, owner: Caller) -> None:
         cursor = base64.b64encode(b"o=1" + b"0" * 30).decode()

@@ -1,4 +1,4 @@
-"""``/triggers/{id}/explain``, ``/jobs/{id}/explain``, ``/tenant``: why something waits, and what is used of quotas."""
+"""``/triggers/{id}/explain``, ``/jobs/{id}/explain``, ``/tenant``: why something waits, and the use of quotas."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -178,7 +178,7 @@ class TestTenant:
             for _ in range(starts):
                 make_running(make_job(tenant))
         trigger = make_trigger(make_job(owner.tenant), "running")
-        make_attempt(trigger, started_at=now() - 2 * MINUTE)  # too long ago
+        make_attempt(trigger, started_at=now() - 2 * MINUTE)  # started too long ago
         recent = owner.get("/tenant").json()["recent"]
         assert (recent["starts"], recent["share"]) == (3, 0.25)
         assert recent["seconds"] == 60
@@ -189,7 +189,7 @@ class TestTenant:
         for wait in range(1, 101):
             due_at = moment - timedelta(milliseconds=10 * wait)
             make_attempt(make_trigger(job, "running", due_at=due_at, started_at=moment), started_at=moment)
-        # Of these the wait is not known, or it was no wait: a retry, and one of long ago.
+        # The waits of these are not known, or were no waits: a retry, and one of long ago.
         make_trigger(job, "retrying", due_at=moment + HOUR, started_at=moment)
         make_trigger(job, "running", due_at=moment - 2 * HOUR, started_at=moment - HOUR)
         recent = owner.get("/tenant").json()["recent"]

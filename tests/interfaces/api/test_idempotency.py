@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a write that is sent twice is done once, whoever comes in between and whoever dies."""
+"""``Idempotency-Key``: a write that is sent twice is done once, even if others come in between or a process dies."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def keyed(key: str = "k-1") -> dict[str, str]:
 
 
 def told(response: Any) -> tuple[Any, ...]:
-    """All of an answer that its caller acts by."""
+    """All parts of an answer that its caller acts on."""
     headers = ("Content-Type", "ETag", "Location", "Retry-After")
     return response.status_code, response.content, *(response.get(name) for name in headers)
 
@@ -189,7 +189,7 @@ class TestAtOnce:
 
         def post(_: int) -> Any:
             caller = Caller(token=owner.token)
-            # Two hundred that connect at once would try the server's patience with connections, not ours with keys.
+            # Two hundred connecting at once would test the server's limit on connections, not the keys.
             with one_by_one:
                 connection.ensure_connection()
             ready.wait(300)

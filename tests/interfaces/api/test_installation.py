@@ -98,7 +98,7 @@ class TestJobTypes:
         assert dispatch(types=[name]).queued == []
         explained = owner.get(f"/triggers/{trigger.id}/explain").json()
         assert "job_type" in explained["blocking"]
-        # The installation's names are not for tenants.
+        # Tenants may not see the names of the installation.
         assert name_of(operator) not in str(explained)
         assert name not in str(explained["gates"])
 

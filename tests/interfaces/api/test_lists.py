@@ -80,7 +80,7 @@ class TestLabels:
         assert faulty_fields(owner.get(f"/jobs?labels={given}")) == {"labels"}
 
     def test_are_found_by_what_they_are_now_however_they_were_written(self, owner: Caller) -> None:
-        """The table says what the jobs say, after edits, deletions and statements past the API."""
+        """The table of labels says the same as the jobs, after edits, deletions and statements past the API."""
         one, two = (make_job(owner.tenant, labels=PROD) for _ in range(2))
         Job.objects.filter(id=one.id).update(labels={"env": "test"})
         assert self.found() == {

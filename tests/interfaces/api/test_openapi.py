@@ -1,4 +1,4 @@
-"""The description of the API: complete, valid, true of what is answered, and readable without the internet."""
+"""The description of the API: complete, valid, true to the answers, and readable without the internet."""
 
 import re
 from typing import Any
@@ -54,7 +54,7 @@ class TestSchema:
         sent = 0
         for path, operations in schema["paths"].items():
             writes = [item for item in operations.items() if "requestBody" in item[1]]
-            # A backfill's stretch must lie within the job's past; its own tests say what is accepted.
+            # A backfill's stretch must lie within the job's past. Its own tests say which stretches are accepted.
             if not path.startswith(("/api/v1/jobs", "/api/v1/op", "/api/v1/dead")) or "backfill" in path:
                 continue
             for method, operation in writes:
@@ -77,7 +77,7 @@ class TestSchema:
                     assert operation["tags"] == [noun], (method, path)
 
     def test_gives_no_property_the_name_of_its_schema(self, schema: dict[str, Any]) -> None:
-        """Generated clients have a variable of either name in one function."""
+        """A generated client has a variable of each of these names in one function."""
         clashes = [
             (name, field)
             for name, component in schema["components"]["schemas"].items()
@@ -135,7 +135,7 @@ class TestSchema:
             assert answer.keys() >= set(described.get("required", ())), name
 
     def test_names_what_each_page_of_triggers_is_answered_as(self, schema: dict[str, Any]) -> None:
-        """Both are pages of triggers; one tells of ranges of skipped firings besides."""
+        """Both are pages of triggers. One also tells of ranges of skipped firings."""
         names = {}
         for path in ("/api/v1/triggers", "/api/v1/jobs/{job_id}/triggers"):
             [media] = schema["paths"][path]["get"]["responses"]["200"]["content"].values()

@@ -1,4 +1,4 @@
-"""``/operations``: one verb for all that match a filter, slice by slice, whoever dies and however many beats help."""
+"""``/operations``: one verb for all that match a filter, slice by slice, even if beats die or many beats help."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -47,7 +47,7 @@ def statuses_of(*jobs: Job) -> list[str]:
 class TestAnOperation:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Slices of two, that look at three rows."""
+        """Slices of two, which look at three rows."""
         monkeypatch.setattr(operations, "SLICE", 2)
         monkeypatch.setattr(selection, "SLICE_ROWS", 3)
 

@@ -127,7 +127,7 @@ class TestStats:
 
     @pytest.fixture
     def hour(self, job: Job) -> datetime:
-        """Where an hour began that is over."""
+        """The start of an hour that is over."""
         return now().replace(minute=0, second=0, microsecond=0) - 3 * HOUR
 
     @staticmethod
@@ -166,7 +166,7 @@ class TestStats:
             started = due + number * timedelta(milliseconds=10)
             columns = {"started_at": started, "finished_at": started + number * SECOND}
             make_trigger(job, "succeeded", scheduled_for=due, due_at=due, **columns)
-        # Tried twice: its due_at is the end of its back-off, its time holds that wait.
+        # Tried twice: its due_at is the end of its back-off, and its time includes that wait.
         slow = {"started_at": hour + HOUR / 2, "finished_at": hour + HOUR, "attempt_count": 2}
         make_trigger(job, "dead", scheduled_for=hour, due_at=hour, **slow)
         for told in (self.stats(owner, job)["total"], self.at(self.stats(owner, job), hour)):
@@ -220,7 +220,7 @@ class TestStats:
     def test_say_where_they_tell_of_a_sample(
         self, owner: Caller, job: Job, hour: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A slice of five minutes of which more firings there are than are read."""
+        """A slice of five minutes has more firings than are read."""
         monkeypatch.setitem(outcomes.WINDOWS, "24h", replace(outcomes.WINDOWS["24h"], limit=3))
         for number in range(10):
             make_trigger(job, "succeeded", scheduled_for=hour + number * SECOND)

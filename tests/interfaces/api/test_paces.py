@@ -1,5 +1,4 @@
-"""Operations that keep a pace, wait and go on: ``per_second`` by the database's clock, ``pause``, ``resume``; and those
-that cancel triggers."""
+"""Operations with a pace by the database's clock (``per_second``), ``pause``, ``resume``; and those that cancel."""
 
 import math
 import threading
@@ -50,7 +49,8 @@ class TestAPace:
         for _ in range(12):
             runner_began = now()
             Runner(select).turn()
-            # Never more than the pace lets through, to the item; and all that it does, unless this test was held up.
+            # Never an item more than the pace lets through. And no fewer than it lets through, unless this test was
+            # held up.
             assert replayed() <= rate * (now() - since).total_seconds() + 1
             sure += min(1.0, max(0.0, (runner_began - before).total_seconds()))
             assert replayed() >= math.floor(rate * sure) - 1
@@ -62,7 +62,7 @@ class TestAPace:
     def test_goes_on_without_a_burst_after_a_stop(
         self, owner: Caller, dead: list[Trigger], clock: Clock
     ) -> None:
-        """No beat lived for an hour, or it was paused for one: a second's worth is made up for, and no more."""
+        """No beat lived for an hour, or the operation was paused for one: it makes up for one second, and no more."""
         operation = begin(owner, "replay", per_second=5)
         Runner(select).turn()
         first = replayed()
@@ -312,7 +312,7 @@ class TestCancellingTriggers:
             pass
         found = shown(owner, operation)
         assert (found["done"], found["refused"]) == (1, 1)
-        assert found["refusals"] == [{"id": str(gone.id), "detail": "It has ended already."}]
+        assert found["refusals"] == [{"id": str(gone.id), "detail": "It has already ended."}]
         assert states([waiting]) == ["cancelled"]
 
     def test_is_one_entry_of_the_trail_as_it_begins_and_one_as_it_ends(self, owner: Caller) -> None:

@@ -1,4 +1,4 @@
-"""Lists stay quick however much there is: the planner never reads a whole table for a page."""
+"""Lists stay quick however many rows there are: the planner never reads a whole table for a page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from tests.factories import make_attempt, make_job, make_tenant, make_trigger
 from tests.interfaces.api.caller import Caller
 from tests.store.conftest import make_new
 
-#: Path, and the index its page is read by.
+#: Path, and the index by which its page is read.
 PAGES: dict[str, str] = {
     "/jobs": "job_of_tenant",
     "/jobs?status=active": "job_of_tenant",
@@ -97,7 +97,7 @@ def fill() -> None:
 
 
 def partitioned(names: set[str]) -> set[str]:
-    """The indexes whose parts these are: Postgres names those of a partition that is made later as it likes."""
+    """The indexes that these are parts of. Postgres itself chooses the names of parts for later partitions."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = ANY(%s::regclass[])",
@@ -156,7 +156,7 @@ class TestAnAttempt:
 
 @dataclass(frozen=True)
 class Read:
-    """How many rows of tables and indexes the statements of a page came by, whatever became of them."""
+    """The number of rows of tables and indexes that the statements of a page read, whether used or not."""
 
     rows: int
     statements: list[str]
@@ -180,10 +180,10 @@ def read_by(caller: Caller, path: str) -> Read:
 
 
 class TestALargeTenant:
-    """Of 60,000 jobs every second is labelled prod, one in 10,000 rare; as many are paused, and as many webhooks."""
+    """60,000 jobs: every second is labelled prod, one in 10,000 rare; as many are paused, and as many are webhooks."""
 
     JOBS = 60_000
-    #: A page, twice over: the rows an index gives and those they lead to.
+    #: A page, twice over: the rows that an index gives, and the rows that they lead to.
     PAGE = 210
 
     @pytest.fixture
@@ -231,7 +231,7 @@ class TestALargeTenant:
         ]
         read = {path: read_by(large, path).rows for path in walked + sifted}
         assert {path: rows for path, rows in read.items() if path in walked and rows > self.PAGE} == {}
-        # Rows and index entries, to find where the page must end and then to sift it.
+        # Rows and index entries: to find where the page must end, and then to sift it.
         reach = 6 * IdCursorPagination.most_rows
         assert {path: rows for path, rows in read.items() if path in sifted and rows > reach} == {}
         following = large.get("/jobs?job_type=webhook").json()["next"]
@@ -239,13 +239,13 @@ class TestALargeTenant:
 
 
 class TestALargeHistory:
-    """Of 40,000 attempts of each of two jobs every second failed, and one in 4,000 of them was answered by 418."""
+    """Two jobs with 40,000 attempts each: every second attempt failed, and one in 4,000 was answered by 418."""
 
     ATTEMPTS = 40_000
 
     @pytest.fixture
     def large(self, owner: Caller) -> Caller:
-        # Of few jobs the planner would read all, if it knew that there are few; autovacuum may have told it.
+        # The planner would read all jobs if it knew that there are few. Autovacuum may have told it.
         make_new("jobs_job")
         self.job = make_job(owner.tenant)
         trigger = make_trigger(self.job, "succeeded")
@@ -269,7 +269,7 @@ class TestALargeHistory:
         most = {
             "/attempts": page,
             f"/attempts?job={self.job.id}": page,
-            # The job itself; its attempts are not looked at.
+            # Only the job itself is read. Its attempts are not looked at.
             f"/attempts?job={self.foreign.id}&state=failed": 2,
             "/attempts?state=failed": reach,
             "/attempts?error_code=none": reach,

@@ -1,4 +1,4 @@
-"""``If-Match`` on jobs, and ``PUT /jobs/by-name/{name}``: nobody overwrites what they have not seen."""
+"""``If-Match`` on jobs, and ``PUT /jobs/by-name/{name}``: no caller overwrites a version that they have not seen."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -178,7 +178,7 @@ class TestAtOnce:
         assert answers == {(201, '"1"'): 1, (200, '"1"'): 15}
 
     def test_the_version_is_asked_for_under_the_lock(self, owner: Caller) -> None:
-        """Both read version 1; the second's question waits until the first has committed."""
+        """Both read version 1. The second asks for the version only after the first has committed."""
         job = make_job(owner.tenant)
         locked, go_on = Event(), Event()
 

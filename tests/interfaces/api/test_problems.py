@@ -1,4 +1,4 @@
-"""What goes wrong outside of any field: unknown paths, defects, a database or a broker that is away."""
+"""Errors outside of any field: unknown paths, defects, a database or a broker that is away."""
 
 import socket
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.interfaces.api.caller import Caller, noop_job
 
 @pytest.fixture
 def database_away(transactional_db: None) -> Iterator[None]:
-    """The connection is gone, and whoever makes another finds nobody at that port."""
+    """The connection is gone, and a new one finds no server at that port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         nowhere = {"HOST": "127.0.0.1", "PORT": str(listener.getsockname()[1])}
@@ -197,7 +197,7 @@ class TestRabbitMQWithoutRedis:
 
 
 class TestRatesAlone:
-    """Redis, where rates are counted, is not there."""
+    """Redis, which counts rates, is not there."""
 
     @pytest.fixture(autouse=True)
     def _no_redis(self, settings: Any) -> None:
@@ -233,7 +233,7 @@ class TestRatesAlone:
 class TestHealthBesideTheProxy:
     @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
     def test_is_told_without_tls(self, owner: Caller, settings: Any, path: str) -> None:
-        """As a node or Prometheus calls, to whom nothing listens at the port of a redirect."""
+        """A node or Prometheus calls without TLS: nothing listens for them at the port of a redirect."""
         settings.SECURE_SSL_REDIRECT = True
         assert Client().get(path).status_code == 200
         assert Client().get("/admin/").status_code == 301

@@ -1,4 +1,4 @@
-"""``X-Request-ID``: one name for a call, in its answer and in all that is logged because of it."""
+"""``X-Request-ID``: one name for a call, in its answer and in all lines that are logged because of it."""
 
 import logging
 import re

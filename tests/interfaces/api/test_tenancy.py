@@ -1,4 +1,4 @@
-"""``/installation/tenants``: what a key of the installation does to tenants, their quotas and their keys."""
+"""``/installation/tenants``: how a key of the installation changes tenants, their quotas and their keys."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""``GET /stats``: how the firings of a tenant went, from what processes counted."""
+"""``GET /stats``: how the firings of a tenant went, from the counts of processes."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -21,13 +21,13 @@ Count = Callable[..., None]
 
 @pytest.fixture
 def hour() -> datetime:
-    """Where an hour began that is over."""
+    """The start of an hour that is over."""
     return now().replace(minute=0, second=0, microsecond=0) - 5 * HOUR
 
 
 @pytest.fixture
 def count(owner: Caller) -> Count:
-    """Counts of the owner's, by the minute."""
+    """Counts of the owner's tenant, by the minute."""
 
     def count(minute: datetime, job_type: str = "noop", *, of: Caller = owner, **counts: int) -> None:
         assert of.tenant is not None

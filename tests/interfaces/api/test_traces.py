@@ -77,7 +77,7 @@ class TestATrigger:
         assert set(kept(origin="backfill")) == {TRACEPARENT}
 
     def test_that_the_schedule_made_has_none(self, owner: Caller) -> None:
-        """Though it is the call that puts it on record."""
+        """Although the call puts it on record."""
         job = make_job(owner.tenant, **owing(2))
         assert (
             owner.patch(f"/jobs/{job.id}", {"schedule": {"every_seconds": 300}}, **TRACED).status_code == 200

@@ -1,4 +1,4 @@
-"""``/triggers``, ``/dead-letters`` and what the caller may know of itself."""
+"""``/triggers``, ``/dead-letters`` and the facts that a caller may know of itself."""
 
 from datetime import datetime, timedelta
 
@@ -36,7 +36,7 @@ class TestATrigger:
 
 
 class TestTheTriggersOfAJob:
-    """Four triggers, a minute from each other, and ranges of skipped firings between and around them."""
+    """Four triggers, ten minutes from each other, and ranges of skipped firings between and around them."""
 
     @pytest.fixture
     def job(self, owner: Caller) -> Job:
@@ -134,7 +134,7 @@ class TestDeadLetters:
     def test_are_found_by_what_killed_them_whom_they_called_and_when_they_died(
         self, owner: Caller, query: str, found: str | None
     ) -> None:
-        """By the last attempt alone: both began with one that timed out."""
+        """By the last attempt alone: the first attempt of both timed out."""
         moment, dead = now() - HOUR, {}
         for name, target, died, last in (
             ("refused", "a.example", moment - MINUTE, {"error_code": "http_503", "http_status": 503}),

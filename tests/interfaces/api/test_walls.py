@@ -1,4 +1,4 @@
-"""What stands around every route: rate limits by key, headers, and nothing for other origins."""
+"""Walls around every route: rate limits by key, headers, and nothing for other origins."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""People create jobs: what is filled in, and what is refused."""
+"""People create jobs: which fields are filled in, and which definitions are refused."""
 
 from datetime import UTC, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ class TestCreate:
     def test_fills_in_what_the_caller_left_out(self) -> None:
         job = create()
         assert (job.status, job.version, job.priority) == ("active", 1, 2)
-        assert job.timeout == timedelta(seconds=90)  # of the job type
+        assert job.timeout == timedelta(seconds=90)  # the job type's own
         assert (job.overlap_policy, job.misfire_policy, job.delivery) == (
             "skip",
             "fire_once",

@@ -1,4 +1,4 @@
-"""What every action on a job does first: it finds the job among its tenant's, and locks the tenant."""
+"""The first step of every action on a job: it finds the job among its tenant's, and locks the tenant."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What stands in ``deploy/kubernetes``, and what it is held against."""
+"""The manifests in ``deploy/kubernetes``, and the sources that they are held against."""
 
 import tomllib
 from pathlib import Path
@@ -18,11 +18,11 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 #: The oldest and the newest release of Kubernetes that the manifests are held to.
 RELEASES = ("1.30", "1.37")
 OVERLAYS = ("base", "overlays/small", "overlays/production")
-#: Of pods, for others to be made of: no settings.
+#: Variables of pods from which others are made: they are no settings.
 EXPANDED = {"POD_IP", "PUBLIC_HOSTS"}
-#: What gunicorn.conf.py and the commands read besides.
+#: Further variables that gunicorn.conf.py and the commands read.
 OTHERS = {"WEB_CONCURRENCY", "POSTGRES_APP_PASSWORD"}
-#: A process of the webhook pool has so many calls in flight (deploy/kubernetes/components/keda).
+#: The number of calls that a process of the webhook pool has in flight (deploy/kubernetes/components/keda).
 CALLS_A_PROCESS = 200
 Object = dict[str, Any]
 

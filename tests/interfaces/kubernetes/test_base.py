@@ -1,4 +1,4 @@
-"""``deploy/kubernetes/base``: what it names exists, and what it bounds fits together."""
+"""``deploy/kubernetes/base``: everything it names exists, and its bounds fit together."""
 
 import json
 import re
@@ -214,7 +214,7 @@ class TestProbes:
         for key, probe in self.probes(name):
             command = probe["exec"]["command"][-1]
             assert command.endswith(f"--destination {node.replace('%h', '$HOSTNAME')}"), key
-        # While the broker is away nothing answers: that alone restarts none within ten minutes.
+        # While the broker is away no process answers. That alone must not restart any within ten minutes.
         probe = container["livenessProbe"]
         assert probe["periodSeconds"] * probe["failureThreshold"] >= 600
 

@@ -1,4 +1,4 @@
-"""What kustomize builds of ``deploy/kubernetes``, which Kubernetes takes."""
+"""The output of kustomize for ``deploy/kubernetes``, which Kubernetes takes."""
 
 import json
 import re
@@ -28,7 +28,7 @@ class TestKustomizations:
 
 
 def _kubectl_lacks() -> str:
-    """Why nothing can be built here, or an empty text."""
+    """The reason why nothing can be built here, or an empty text."""
     if not shutil.which("kubectl"):
         return "kubectl is missing: Debian's package kubernetes-client has it"
     ran = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True)
@@ -77,7 +77,7 @@ class TestWhatKustomizeBuilds:
         expected = {
             "base": {"web": 2, "beat": 2, "worker-webhook": 2, "worker-default": 2},
             "overlays/small": {"web": 1, "beat": 2, "worker-webhook": 1, "worker-default": 1},
-            # KEDA says how many workers there are.
+            # KEDA sets the number of workers.
             "overlays/production": {"web": 2, "beat": 2, "worker-webhook": None, "worker-default": None},
         }
         assert replicas == expected[folder]

@@ -1,4 +1,4 @@
-"""By what workers are scaled in Kubernetes: the custom resources, and the queries that Prometheus answers."""
+"""How workers are scaled in Kubernetes: the custom resources, and the queries that Prometheus answers."""
 
 import json
 import re
@@ -67,7 +67,7 @@ QUERIES = {
     name: one["spec"]["triggers"][0]["metadata"]["query"]
     for name, one in of_kind("ScaledObject", CUSTOM).items()
 }
-#: What two web processes tell, of which rules take the maximum.
+#: Series that two web processes report alike. The queries take the maximum of the two.
 SERIES = (
     ("carillon_up", 1),
     ('carillon_in_flight_triggers{job_type="webhook",state="queued"}', 30),
@@ -89,7 +89,7 @@ class TestTheQueries:
     def ask(
         self, directory: Path, series: tuple[tuple[str, int], ...], expected: dict[str, int | None]
     ) -> str:
-        """What promtool says is wrong, where two pods tell ``series`` and each query is to answer as ``expected``."""
+        """promtool's errors if two pods report ``series`` and each query must answer as ``expected``; empty if none."""
 
         def told(name: str, pod: str) -> str:
             return name.replace("{", f'{{pod="{pod}",') if "{" in name else f'{name}{{pod="{pod}"}}'
@@ -128,5 +128,5 @@ class TestTheQueries:
     def test_answer_nothing_while_nothing_is_known(
         self, tmp_path: Path, away: tuple[tuple[str, int], ...]
     ) -> None:
-        """So that KEDA leaves the number of pods as it is."""
+        """Then KEDA leaves the number of pods as it is."""
         assert self.ask(tmp_path, away, dict.fromkeys(QUERIES)) == ""

@@ -1,4 +1,4 @@
-"""Jobs with their firings on record, as an undisturbed beat leaves them, and what the audit finds in them."""
+"""Jobs with their firings on record, as an undisturbed beat leaves them, and the audit's findings in them."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,7 +27,7 @@ def create(schedule: dict[str, Any] | None = None, tenant: Tenant | None = None,
 
 
 def beat() -> None:
-    """What a beat without any outage has put on record by now, an hour ahead."""
+    """Record the firings up to an hour ahead, as a beat without any outage does."""
     ahead = now() + HOUR
     for job in Job.objects.filter(status="active", next_fire_at__lte=ahead):
         schedule, since = schedule_of(job), job.next_fire_at - timedelta(microseconds=1)
@@ -37,12 +37,12 @@ def beat() -> None:
 
 
 def decide() -> None:
-    """What the leader makes of the catch-up at hand."""
+    """Let the leader decide the present catch-ups."""
     CatchUps(pace=Pace()).step(leadership=factories.ANYONE, budget=MINUTE)
 
 
 def kinds(job: Job | None = None) -> list[tuple[str, datetime]]:
-    """(kind, instant) of every difference there is by now."""
+    """(kind, instant) of every difference up to now."""
     jobs = Job.objects.filter(id=job.id) if job else Job.objects.all()
     found = audit(jobs=jobs, since=utc(2000, 1, 1), until=now(), keep=10_000)
     return [(kind, at) for result in found for kind, at, _ in result.differences]

@@ -1,4 +1,4 @@
-"""``audit_firings``: what the command says, of what, and its exit code."""
+"""``audit_firings``: the words of the command, the jobs it covers, and its exit code."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The audit finds nothing where every firing has its record, whatever people and outages did meanwhile."""
+"""The audit finds nothing where every firing has its record, despite acts of people and outages meanwhile."""
 
 from datetime import datetime
 from typing import Any

@@ -1,6 +1,6 @@
-"""The audit counts where it may and looks where it must: it finds what looking at every single instant finds.
+"""The audit counts where it may and looks where it must: it finds the same as a look at every single instant.
 
-Random timelines, and ledgers that are right but for a few faults. 700 examples a run.
+Random timelines, and ledgers that are right except for a few faults. 700 examples a run.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ def timelines(draw: st.DrawFn) -> tuple[Job, list[JobVersion]]:
     number = draw(st.integers(1, 4))
     starts = sorted([START, *(draw(moments) for _ in range(number - 1))])
     if number > 1 and draw(st.booleans()):
-        # One edit closely after another.
+        # One edit shortly after another.
         starts[-1] = starts[-2] + draw(st.integers(0, 90)) * timedelta(seconds=1)
     several = [draw(schedules()) for _ in range(draw(st.integers(1, number)))]
     statuses = st.sampled_from(("active", "active", "active", "paused", "cancelled", "completed"))
@@ -78,7 +78,7 @@ def timelines(draw: st.DrawFn) -> tuple[Job, list[JobVersion]]:
     for valid_from in starts:
         schedule = draw(st.sampled_from(several))
         if schedule["schedule_type"] in ("once", "immediate") and draw(st.booleans()):
-            # A time just passed, or one the entry before it may name as well.
+            # A time that just passed, or one that the entry before it may name as well.
             name = "run_at" if schedule["schedule_type"] == "once" else "created_at"
             near = valid_from - draw(st.sampled_from((0, 1, 20, 59, 60, 61))) * timedelta(seconds=1)
             schedule = schedule | {
@@ -98,7 +98,7 @@ def timelines(draw: st.DrawFn) -> tuple[Job, list[JobVersion]]:
 
 
 class Ledger:
-    """Records made run by run along the instants, each run of another fate."""
+    """Records made run by run along the instants. Each run has another fate."""
 
     FATES = (
         "trigger",
@@ -158,7 +158,7 @@ def ledgers(draw: st.DrawFn, instants: list[datetime]) -> Ledger:
         ledger.add(draw(fates), left[:length])
         left = left[length:]
     for at in draw(st.lists(moments, max_size=3)):
-        # Beside the schedule: by hand, withdrawn before it was due, replayed, or nobody knows why.
+        # Records beside the schedule: by hand, withdrawn before they were due, replayed, or for no known reason.
         origin = draw(st.sampled_from(("schedule", "catchup", "run_now", "backfill")))
         withdrawn = draw(st.sampled_from((None, False, True)))
         ledger.record(at, origin, withdrawn, draw(st.integers(0, 1)))

@@ -1,4 +1,4 @@
-"""A job's timeline: what its schedule was at each instant, whoever changed it."""
+"""A job's timeline: its schedule at each instant, after changes by anyone."""
 
 from typing import Any
 

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def samples(client: Client) -> dict[tuple[str, ...], float]:
-    """By name and the values of the labels, which come in their alphabet's order."""
+    """Samples by their name and the values of their labels, in the alphabetical order of the labels."""
     answer = client.get("/metrics")
     assert answer.status_code == 200
     assert answer["Content-Type"].startswith("text/plain; version=0.0.4")

@@ -1,4 +1,4 @@
-"""``/metrics``: what happened, as counters and histograms."""
+"""``/metrics``: past events, as counters and histograms."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -53,7 +53,7 @@ class TestWhatHappened:
         assert found["triggers_skipped_total", "noop", "misfire", "other"] == rest["skipped_misfire"]
 
     def test_leaves_no_kind_out(self, client: Client) -> None:
-        """Each is of a job type of its own here, and shows in a sample of that type."""
+        """Each kind has a job type of its own here, and shows in a sample of that type."""
         activity.add({(7, kind): {kind: 1_000_000 + nth} for nth, kind in enumerate(KINDS)})
         found = samples(client)
         for nth, kind in enumerate(KINDS):

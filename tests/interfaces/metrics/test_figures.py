@@ -1,4 +1,4 @@
-"""``/metrics``: what it tells of the present, and that it costs the database little."""
+"""``/metrics``: its figures of the present, which cost the database little."""
 
 import socket
 from typing import Any
@@ -67,7 +67,7 @@ class TestWhatItTells:
         assert 1 <= found["connections_used",] <= found["connections_max",]
 
     def test_is_what_is_late_before_it_is_due(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        # Those of suspended tenants come first, however many.
+        # Jobs of suspended tenants come first, however many.
         monkeypatch.setattr(figures, "MAX_AHEAD", 1)
         calm = samples(client)
         assert calm["materialization_lag_seconds",] == calm["feed_lag_seconds",] == calm["catch_ups",] == 0
@@ -169,7 +169,7 @@ class TestWhatItTells:
         assert samples(client) == {("up",): 0, ("broker_up",): 0}
 
     def test_is_that_a_frozen_database_is_away(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        # It takes connections, as the kernel does for a process that stands still, and never answers.
+        # It accepts connections and never answers, as the kernel does for a process that stands still.
         with socket.create_server(("127.0.0.1", 0)) as frozen:
             there = {"host": "127.0.0.1", "port": frozen.getsockname()[1], "dbname": "any", "user": "any"}
             monkeypatch.setattr(connection, "get_connection_params", lambda: there)

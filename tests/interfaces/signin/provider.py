@@ -25,7 +25,7 @@ def _key() -> RSAKey:
 
 
 class Provider(ThreadingHTTPServer):
-    """``person``: the claims of whoever is signed in there. ``bent``: claims that are put in their tokens' place."""
+    """``person``: the claims of the person who is signed in there. ``bent``: claims that replace those in tokens."""
 
     daemon_threads = True
 
@@ -39,7 +39,7 @@ class Provider(ThreadingHTTPServer):
         self.calls_itself = self.issuer
         self.codes: dict[str, dict[str, str]] = {}
         self.is_away = False
-        #: How it wants to be told the client's secret.
+        #: How the provider wants to get the client's secret.
         self.ways = ["client_secret_basic"]
 
     def token(self, asked: dict[str, str]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Single sign-on: operators whom the provider names are in, nobody else is, and unsound answers are refused."""
+"""Single sign-on: operators that the provider names get in, no others do, and unsound answers are refused."""
 
 import http.client
 import time
@@ -62,7 +62,7 @@ def browser() -> Client:
 
 
 def at_provider(url: str) -> str:
-    """Where the provider's page leads a browser that is signed in there."""
+    """The address to which the provider's page leads a browser that is signed in there."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
     connection.request("GET", f"{parts.path}?{parts.query}")
@@ -72,7 +72,7 @@ def at_provider(url: str) -> str:
 
 
 def go(client: Client, **start: str) -> HttpResponse:
-    """To the provider and back."""
+    """Go to the provider and back."""
     return client.get(at_provider(client.get(START, start)["Location"]))
 
 
@@ -173,7 +173,7 @@ class TestWhoIsNotLinked:
             (name, Change.objects.get(changes__has_key="single_sign_on").actor_kind, changes)
             for name, _, changes in told("updated")
         ]
-        # From now on it is the subject that counts.
+        # From now on only the subject counts.
         idp.person = {"sub": "subject-1", "email": "another@example.org"}
         again = browser()
         go(again)

@@ -1,4 +1,4 @@
-"""What dispatch queued, as tests of it read it."""
+"""The triggers that dispatch queued, as its tests read them."""
 
 from collections import Counter
 from typing import Any

@@ -79,7 +79,7 @@ class TestCaps:
     def test_can_wait_for_a_queue_that_keeps_most_of_its_window(
         self, left: int, caps: dict[str, int], ample: bool
     ) -> None:
-        """At ``left`` 4 nothing says that the queue is what they wait for, and a type at its cap has no full queue."""
+        """At ``left`` 4 nothing says that the triggers wait for the queue. A type at its cap has no full queue."""
         job = make_job()
         make_triggers(job, left, "queued")
         make_triggers(job, 9)

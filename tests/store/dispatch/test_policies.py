@@ -1,4 +1,4 @@
-"""Dispatch by a job's policies: what overlaps, and what was missed."""
+"""Dispatch by a job's policies: firings that overlap, and firings that were missed."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dispatch: who goes next (DESIGN §8), judged on rows alone."""
+"""Dispatch: who goes next (DESIGN §8), decided on rows alone."""
 
 from collections import Counter
 from typing import Any
@@ -118,7 +118,7 @@ class TestFairness:
 
     @staticmethod
     def served_one_by_one(*, room: int, rounds: int, by: str = "tenant_id") -> Counter[Any]:
-        """Fill ``room`` slots, then free the oldest and dispatch one, ``rounds`` times: who got those?"""
+        """Fill ``room`` slots, then free the oldest and dispatch one, ``rounds`` times. Counts who got the slots."""
         waiting = [item.id for item in dispatch(window=room).queued]
         served: list[dispatch_store.Queued] = []
         for _ in range(rounds):

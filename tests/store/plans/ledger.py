@@ -12,7 +12,7 @@ COUNTS = ("jobs_activityminute", "jobs_activityhour")
 PASTS = ("jobs_answer", "jobs_catchup", "jobs_skippedrange", "jobs_jobversion", "jobs_change", *COUNTS)
 BIG = ("jobs_trigger", "jobs_job", "jobs_attempt", *PASTS)
 JOBS, TRIGGERS, TENANTS = 5_000, 20_000, 20
-#: Of every hundred triggers: most have ended, as in any ledger that has run for a while.
+#: The shares of a hundred triggers: most have ended, as in any ledger that has run for a while.
 MIXED = {"pending": 8, "retrying": 2, "queued": 2, "running": 3, "succeeded": 70, "dead": 5, "skipped": 10}
 #: Columns in which one bulk trigger differs from the next.
 OWN_COLUMNS = {
@@ -31,7 +31,7 @@ OWN_COLUMNS = {
 
 
 def fill(shares: dict[str, int], *, announced: bool = True) -> None:
-    """Jobs, and triggers in the given shares of a hundred, with an attempt for each that was started."""
+    """Make jobs, and triggers in the given shares of a hundred, with an attempt for each that was started."""
     tenants = [factories.make_tenant().id for _ in range(TENANTS)]
     template = factories.make_job()
     trigger = factories.make_trigger(template)
@@ -77,7 +77,7 @@ def fill(shares: dict[str, int], *, announced: bool = True) -> None:
 
 
 def fill_pasts(cursor: Any) -> None:
-    """A timeline, a range and a catch-up for each job; four of five are finished, and half of the others decided."""
+    """A timeline, a range and a catch-up for each job. Four of five catch-ups are finished, half the others decided."""
     cursor.execute(
         "INSERT INTO jobs_jobversion (id, job_id, tenant_id, version, status, schedule, valid_from) "
         "SELECT gen_random_uuid(), id, tenant_id, n, 'active', '{}', created_at + n * interval '1 second' "

@@ -1,4 +1,4 @@
-"""What the planner would do with a statement, and how much of a table it would read."""
+"""How the planner would run a statement, and how much of a table it would read."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def filled_tables() -> set[str]:
 
 
 def leading_columns() -> dict[str, str]:
-    """The first column of every index over a whole table: without a condition on it, all of it is read."""
+    """The first column of every index over a whole table. Without a condition on it, the whole index is read."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid, 1, true) FROM pg_index "
@@ -67,7 +67,7 @@ def leading_columns() -> dict[str, str]:
 
 
 def whole_reads(plan: dict[str, Any], tables: set[str], leading: dict[str, str]) -> list[str]:
-    """What the plan reads from end to end: big tables, and indexes over all of their rows."""
+    """Big tables, and indexes over all of their rows, that the plan reads from end to end."""
     scanned = [n["Relation Name"] for n in nodes(plan) if n["Node Type"] == "Seq Scan"]
     walked = [
         n["Index Name"]
@@ -78,7 +78,7 @@ def whole_reads(plan: dict[str, Any], tables: set[str], leading: dict[str, str])
 
 
 def most_rows(plan: dict[str, Any]) -> int:
-    """How many triggers the plan expects to read in one place, if no limit ends it sooner."""
+    """The number of triggers that the plan expects to read in one place, if no limit ends it sooner."""
     if plan["Node Type"] == "Limit":
         return 0
     own = plan["Plan Rows"] if plan.get("Relation Name") == "jobs_trigger" else 0

@@ -1,4 +1,4 @@
-"""Rules for targets as operators make them, and what calls these targets."""
+"""Rules for targets as operators make them, and triggers that call these targets."""
 
 from typing import Any
 

@@ -109,7 +109,7 @@ class TestRate:
         assert Installation.objects.get().targets_changed == [host]
 
     def test_sends_nothing_ahead_for_ever(self, rates: Rates, host: str) -> None:
-        """Dispatch parks again, further ahead, what the walk has shown: the walk must not meet it again."""
+        """Dispatch parks triggers that the walk has shown again, further ahead: the walk must not meet them again."""
         memory, triggers = Memory(), make_calling(7, host)
         change(host, rate_per_second=0.01)
         dispatch(rates=rates, memory=memory)

@@ -33,7 +33,7 @@ class TestPause:
     def test_that_ends_lets_many_tenants_go_a_statement_at_a_time(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many wait: a statement given up for its size would be tried again for ever."""
+        """However many wait. A statement given up for its size would be tried again for ever."""
         monkeypatch.setattr("jobs.store.dispatch.targets.SHOW", 6)
         waiting = [trigger for _ in range(3) for trigger in make_calling(4)]
         pause()
@@ -55,7 +55,7 @@ class TestPause:
         assert {(each["state"], each["parked"], each["attempt_count"]) for each in stored} == {
             ("pending", True, 0)
         }
-        # Out of sight, it costs the next turns nothing.
+        # Out of sight, the triggers cost the next turns nothing.
         assert not dispatch(memory=memory).blocked
         change(paused=False)
         assert queued(memory=memory) == ids(paused)
@@ -103,7 +103,7 @@ class TestPause:
         [trigger] = make_calling()
         pause()
         dispatch()
-        TargetRule.objects.all().delete()  # by hand: no version tells of it
+        TargetRule.objects.all().delete()  # by hand: no version shows it
         clock(2 * HOUR)
         dispatch_store.unpark(limit=10)
         assert (row(trigger)["held"], row(trigger)["parked_for"]) == (False, "")

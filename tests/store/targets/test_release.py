@@ -1,4 +1,4 @@
-"""How what a target's rule holds back is let go, where much of it waits."""
+"""How triggers that a target's rule holds back are let go, where many of them wait."""
 
 from unittest.mock import Mock
 
@@ -24,7 +24,7 @@ class TestRelease:
         assert all(not row(trigger)["held"] for trigger in triggers)
 
     def test_looks_on_past_what_is_paused(self) -> None:
-        """A thousand hosts under a pause must not keep the one that is let go waiting."""
+        """A thousand hosts under a pause must not keep a host waiting that is let go."""
         tenant = make_tenant()
         for n in range(6):
             make_calling(1, f"a{n}.example", tenant=tenant)
@@ -55,7 +55,7 @@ class TestRelease:
         assert releasing.step(rules=rules, limit=3)[0] == 3
 
     def test_a_caps_room_is_shared_by_those_who_wait(self) -> None:
-        """Were each shown as many as there is room for, dispatch would park all but these again, turn by turn."""
+        """If each were shown as many as there is room for, dispatch would park all but these again, turn by turn."""
         tenants = [make_tenant(slug=f"t{n}") for n in range(6)]
         for tenant in tenants:
             make_calling(5, HOST, tenant=tenant)

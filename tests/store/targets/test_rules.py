@@ -1,4 +1,4 @@
-"""Operators' rules for targets: made, refused, taken away, listed, and told of on the trail."""
+"""Operators' rules for targets: made, refused, taken away, listed, and put on the trail."""
 
 from typing import Any
 

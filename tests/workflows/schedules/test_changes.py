@@ -1,4 +1,4 @@
-"""What people do to a workflow's schedule: they edit, pause and delete it, and fill in what it missed."""
+"""People change a workflow's schedule: they edit, pause and delete it, and backfill its missed firings."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ class TestAnEdit:
 
 
 class TestABackfill:
-    #: Before the workflow is created, so no firing of it is on record.
+    #: It begins before the workflow is created, so no firing of it is on record.
     CRON = {"type": "cron", "cron": "0 0 * * *"}
 
     def stretch(self) -> dict[str, Any]:

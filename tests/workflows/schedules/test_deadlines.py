@@ -1,4 +1,4 @@
-"""Runs that take longer than their workflow lets them."""
+"""Runs that take longer than their workflow allows."""
 
 import pytest
 

@@ -54,7 +54,7 @@ class TestASchedule:
         make_beat(leader_election=False).step()
         [trigger] = Trigger.objects.filter(state="queued")
         factories.claim(trigger)
-        # It dies between its handler's commit and the end of the firing.
+        # The worker dies between its handler's commit and the end of the firing.
         first = store.begin_fired(trigger_id=trigger.id, fence=trigger.fence)
         town.wait(10 * MINUTE)
         assert reap_leases(leadership=factories.ANYONE, limit=10) == 1

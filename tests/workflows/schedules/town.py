@@ -41,14 +41,14 @@ class Town:
             self.work(only=SCHEDULE_TYPE)
 
     def work(self, only: str = "") -> None:
-        """Carry out what is queued."""
+        """Carry out all queued triggers."""
         queued = Trigger.objects.filter(state="queued").order_by("job_type")
         for job_type, triggers in groupby(queued, key=lambda trigger: trigger.job_type):
             if not only or job_type == only:
                 self._perform(*triggers)
 
     def finish(self) -> None:
-        """Carry out whatever is due, and what follows from it."""
+        """Carry out all due triggers, and those that follow from them."""
         for _ in range(6):
             self.fire()
             self.work()

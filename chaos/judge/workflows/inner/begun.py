@@ -1,4 +1,4 @@
-"""Which inner runs there must be: one for each start of a task that is one, and none else."""
+"""Which inner runs there must be: one for each start of a task that is an inner run, and no others."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _missing(each: Told, task: str, excused: Counter[str]) -> Iterator[Breach]:
 
 
 def _starts(each: Told) -> Iterator[Breach]:
-    """By the database each run is of a later start than that of the generation before. Those of one generation are
+    """By the database each run is of a later start than the run of the generation before. Runs of one generation are
     counted already.
     """
     for task, inner in each.inner.items():
@@ -63,11 +63,11 @@ def _starts(each: Told) -> Iterator[Breach]:
 
 
 def unasked(case: Case) -> Iterator[Breach]:
-    """Runs of workflows that tasks alone begin, which no task of a known run began."""
+    """Runs of workflows that only tasks begin, where no task of a known run began them."""
     for run in case.runs.values():
         if run.outer or case.is_asked_for(run.workflow) or run.workflow.schedule:
             continue
-        # A call whose outcome is unknown may have begun the outer run, of which the ledger will tell.
+        # A call whose outcome is unknown may have begun the outer run; the ledger will show it.
         if case.ledger_of_runs or all(asked.acknowledged_at for asked in case.asked):
             detail = f"run number {run.number}, which no task began (run {run.id})"
             at = run.scheduled_for.timestamp()

@@ -1,4 +1,4 @@
-"""How a task ends that is an inner run: as the run does, after it."""
+"""How a task that is an inner run ends: as the run does, after it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def unlike(each: Told, task: str, state: str, excused: Counter[str]) -> str:
 
 
 def ended(each: Told) -> Iterator[Breach]:
-    """Runs of which their tasks know nothing, or that ended after these."""
+    """Runs that their tasks do not show, or that ended after their tasks."""
     for task, inner in each.inner.items():
         entry = each.entry(task)
         for one in inner[-1:]:
@@ -43,6 +43,6 @@ def ended(each: Told) -> Iterator[Breach]:
 
 
 def unrecorded(each: Told) -> Iterator[Breach]:
-    """Of an inner run that was executed the ledger tells."""
+    """Inner runs that were executed but that the ledger does not have."""
     if each.outer and not each.seen and each.case.ledger_of_runs:
         yield each.breach("unrecorded", each.begins_at, "", "the ledger has no such run")

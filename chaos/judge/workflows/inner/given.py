@@ -1,4 +1,4 @@
-"""What inner runs begin with: the number of the outer run, and results of tasks before."""
+"""The inputs of inner runs: the number of the outer run, and results of tasks before."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from chaos.judge.workflows.values import wrong
 
 
 def given(each: Told) -> Iterator[Breach]:
-    """Inputs that are not what the tasks before came to, or have other values than the task gives."""
+    """Inputs that are not the results of the tasks before, or have other values than the task gives."""
     for task, inner in each.inner.items():
         gives = each.workflow.tasks[task]["gives"]
         for one in inner:

@@ -25,8 +25,8 @@ def place(
     names: Mapping[tuple[str, str], list[Place]],
     began_at: Callable[[Run], float],
 ) -> dict[Place, list[Run]]:
-    """By outer run and task the inner runs, in the order in which they began, each of which now knows its ``outer``.
-    ``names`` are those of ``inner_names``.
+    """The inner runs by outer run and task, in the order in which they began. Sets ``outer`` of each. ``names`` are
+    those of ``inner_names``.
     """
     found: dict[Place, list[Run]] = defaultdict(list)
     for run in runs.values():
@@ -55,6 +55,6 @@ def _outer(
         for workflow_id, task in tasks
         if other.workflow.workflow_id == workflow_id
     ]
-    # Of runs of one number, which retries began one after the other, it is of the last before it.
+    # Retries may have begun several outer runs of one number, one after the other: it is of the last before it.
     _, outer_id, task = max(candidates, default=(0.0, "", ""))
     return (outer_id, task) if outer_id else None

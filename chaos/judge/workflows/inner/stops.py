@@ -1,6 +1,6 @@
-"""What becomes of inner runs when the outer one is cancelled, or its deadline is over: they end soon after it.
+"""How inner runs end when the outer one is cancelled, or its deadline is over: they end soon after it.
 
-One that ends, but later than that, is late, as a busy machine may make it; one that goes on is an orphan.
+A run that ends, but later than that, is late, as a busy machine may make it; one that goes on is an orphan.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def overdue(each: Told) -> Iterator[Breach]:
         detail = f"was cancelled {each.deadline_at - over_at:.3f} s before its deadline of {seconds:g} s"
         yield each.breach("deadline", over_at, "", detail)
     elif each.cancel and not each.generation.asked("cancel"):
-        # A retry begins it anew, from a moment between the call and its acknowledgement.
+        # A retry begins the deadline again, from a moment between the call and its acknowledgement.
         retry = each.generation.retry
         begun = (retry.acknowledged_at if retry else seen.created_at) or each.begins_at
         since = max(begun, each.begins_at) + seconds
@@ -49,7 +49,7 @@ def overdue(each: Told) -> Iterator[Breach]:
 
 
 def _outlived(each: Told, since: float, what: str, depth: int = 1) -> Iterator[Breach]:
-    """What of the inner runs goes on for longer after that moment than the way to it and what was at work take."""
+    """Inner runs that go on after that moment for longer than the way to them and the work under way take."""
     for inner in each.inner.values():
         for one in inner:
             yield from _late_end(one, since, what, depth)
@@ -68,7 +68,7 @@ def _late_end(one: Told, since: float, what: str, depth: int) -> Iterator[Breach
 
 
 def _overtime(each: Told, since: float, most: float, what: str, *, kind: str) -> Iterator[Breach]:
-    """A run that ended later, or that had not ended when the ledger was read, which is of that ``kind``."""
+    """A run that ended later than allowed, or had not ended when the ledger was read: a breach of that ``kind``."""
     assert each.seen
     at = each.seen.finished_at or each.seen.at
     if at > since + most and not each.case.stepped(since, at):
@@ -87,8 +87,8 @@ def _late_starts(one: Told, since: float, what: str, depth: int) -> Iterator[Bre
 
 
 def _most(each: Told, since: float, steps: int) -> float:
-    """Within so many seconds it is cancelled, so many runs deep: in calm each takes a beat's turn. Each may be struck
-    by a fault, and so may what was at work.
+    """The seconds within which it is cancelled, ``steps`` runs deep: in calm each step takes a beat's turn. A fault may
+    strike each step, and also the work under way.
     """
     calm = steps * LATE_SECONDS
     late = [
@@ -100,7 +100,7 @@ def _most(each: Told, since: float, steps: int) -> float:
 
 
 def _work(each: Told) -> float:
-    """How long an attempt may go on that had begun."""
+    """How long an attempt that had begun may go on."""
     return max((job.seconds + FINISH_SECONDS for job in each.jobs.values()), default=FINISH_SECONDS)
 
 

@@ -1,9 +1,9 @@
 """JSON Schemas (2020-12) from outside: read when they are declared, and asked of payloads with a bound on the cost.
 
-A schema comes from a tenant, so it is hostile until shown otherwise. ``reading`` turns it into questions once; it knows
-each keyword that it takes, and what it does not know is no part of the questions. A reference is a name of ``$defs``,
-looked up among what was read: there is no resolver, and so nothing to retrieve. Regular expressions are RE2's
-(``patterns``). Asking counts steps (``asking``), so that neither schema nor payload can make it long: no clock is
+A schema comes from a tenant, so it is hostile until shown otherwise. ``reading`` turns it into questions once. It knows
+each keyword that it takes, and unknown keywords are no part of the questions. A reference is a name of ``$defs``,
+looked up among the schemas that were read: there is no resolver, and so nothing to retrieve. Regular expressions are
+RE2's (``patterns``). Asking counts steps (``asking``), so neither schema nor payload can make it long. No clock is
 needed, and the same payload is refused today and tomorrow. Why no library does this: docs/adr/0022.
 """
 
@@ -17,16 +17,16 @@ from jobs.core.json_rules import check_json
 
 MAX_SCHEMA_BYTES = 32_768
 MAX_SCHEMA_DEPTH = 24
-#: What one payload may cost: about a third of a second. One of 64 KiB against a plain schema takes a fifth of it.
+#: The most steps of one payload: about a third of a second. One of 64 KiB against a plain schema takes a fifth of it.
 MAX_STEPS = 500_000
-#: What the payloads of one call may cost together; each is refused from then on.
+#: The most steps of all payloads of one call together; each further payload is refused.
 MAX_STEPS_OF_A_CALL = 2_000_000
 _TOO_LONG = "Checking it against the type's schema takes too long; simplify the schema or the payload."
 _TOO_LONG_TOGETHER = "Checking all of them against their types' schemas takes too long; send fewer at once."
 
 
 def check_schema(schema: object, *, field: str) -> None:
-    """Refuse what is no JSON Schema (2020-12) of ours. Raises ``InvalidInput`` under paths below ``field``."""
+    """Refuse anything but a JSON Schema (2020-12) that is taken here. Raises ``InvalidInput`` below ``field``."""
     if not isinstance(schema, dict):
         raise InvalidInput({field: 'Must be a JSON Schema object, such as {"type": "object"}.'})
     check_json(schema, field=field, max_bytes=MAX_SCHEMA_BYTES, max_depth=MAX_SCHEMA_DEPTH)
@@ -56,7 +56,7 @@ class Check:
         try:
             asking.of(self._node, value)
         except Enough:
-            pass  # and what was found is told
+            pass  # and the faults that were found are told
         except (TooMuch, RecursionError):
             message = _TOO_LONG if given == MAX_STEPS else _TOO_LONG_TOGETHER
             raise InvalidInput({field: message}) from None

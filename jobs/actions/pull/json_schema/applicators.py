@@ -1,7 +1,7 @@
 """The keywords of JSON Schema 2020-12 that apply other schemas: to the same value, to its members, to its items.
 
-As in ``keywords`` a reader returns its keyword's question. What a schema knew of a value's names or indexes is gathered
-on the way, for ``unevaluatedProperties`` and ``unevaluatedItems``, which are asked last.
+As in ``keywords``, a reader returns its keyword's question. The names or indexes of a value that a schema knew are
+gathered on the way, for ``unevaluatedProperties`` and ``unevaluatedItems``, which are asked last.
 """
 
 from collections.abc import Iterable
@@ -86,7 +86,7 @@ def _if(reader: "Reader", schema: dict[str, Any], keyword: str, path: str) -> As
 
 
 def _read_alone(reader: "Reader", schema: dict[str, Any], keyword: str, path: str) -> None:
-    """``then`` and ``else`` without ``if`` ask nothing, but are to be schemas."""
+    """``then`` and ``else`` without ``if`` ask nothing, but must be schemas."""
     if "if" not in schema:
         reader.node(schema[keyword], path)
 
@@ -176,9 +176,9 @@ def _others(
     known: Known,
     keyword: str,
 ) -> bool:
-    """``names`` of ``value`` by the schema for those that no other keyword named."""
+    """Ask the members ``names`` of ``value``, by the schema for members that no other keyword named."""
     if node.asks is None and names:
-        # Said once of the object, and not of each name.
+        # Told once for the object, and not for each name.
         asking.fault(place, keyword, False)
         return False
     return _each_member(asking, value, ((name, node) for name in names), place, known)

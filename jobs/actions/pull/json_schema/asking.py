@@ -1,7 +1,7 @@
 """Asking a value against a schema that was read. Each step is counted, and the count is the only bound that is needed.
 
-A step is some microsecond of work whose size neither schema nor value can change; what takes longer pays for more
-than one. Memory follows: whatever is kept was paid for by the item. Nothing here fetches, opens or resolves.
+A step is some microsecond of work, whose size neither schema nor value can change. Longer work pays for more than one
+step. Memory follows: every item that is kept was paid for. Nothing here fetches, opens or resolves.
 """
 
 import json
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_ERRORS = 20
-#: Schemas within schemas, on the way to one answer. Each takes three frames of Python's thousand.
+#: The most schemas within schemas, on the way to one answer. Each takes three frames of Python's thousand.
 MAX_DEPTH = 200
 _MAX_NAME_SHOWN = 40
-#: What of a text one step pays for, in characters.
+#: How many characters of a text one step pays for.
 _CHARACTERS_A_STEP = 32
 
 #: Where a value stands: the place of its container, then its key or index there. The outermost has none.
@@ -27,7 +27,7 @@ class TooMuch(Exception):
 
 
 class Enough(Exception):
-    """As many faults were found as are told."""
+    """The faults that were found are as many as are told."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Asking:
     _texts: dict[int, str] = field(default_factory=dict)
 
     def of(self, node: Node, value: Any, place: Place = None) -> Known | None:
-        """What of ``value`` the schema knew, or None where it does not fit; then its faults are noted."""
+        """The part of ``value`` that the schema knew, or None if it does not fit; then its faults are noted."""
         self.spend(1)
         if node.asks is None:
             self.fault(place, "", None)
@@ -92,7 +92,7 @@ class Asking:
             raise Enough
 
     def text(self, value: Any) -> str:
-        """The same text for what JSON Schema calls equal: 1.0 is 1, and the order of members does not count."""
+        """The same text for values that JSON Schema calls equal: 1.0 is 1, and the order of members does not count."""
         if isinstance(value, str):
             self.spend(1 + len(value) // _CHARACTERS_A_STEP)
             return json.dumps(value)
@@ -118,7 +118,7 @@ class Asking:
         return self.under + "".join(reversed(steps))
 
 
-#: One keyword's question: whether the value fits. Notes the faults, and adds what of the value the schema knew.
+#: One keyword's question: whether the value fits. Notes the faults, and adds the names or indexes the schema knew.
 Ask = Callable[[Asking, Any, Place, Known], bool]
 
 

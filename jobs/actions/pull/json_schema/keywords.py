@@ -1,6 +1,6 @@
-"""The keywords of JSON Schema 2020-12 that ask something of a value themselves: what each takes, and its question.
+"""The keywords of JSON Schema 2020-12 that ask something of a value themselves: their content and their questions.
 
-A reader is given the schema around its keyword, and where it stands; it returns the question. Keywords that apply other
+A reader is given the schema around its keyword, and its path; it returns the question. Keywords that apply other
 schemas are in ``applicators``.
 """
 
@@ -65,7 +65,7 @@ def _multiple(value: float, divisor: float) -> bool:
     return (Fraction(repr(value)) / Fraction(repr(divisor))).denominator == 1
 
 
-#: Of what kind of value it asks, what it takes, and the question with the value first.
+#: For each keyword the kind of value it asks about, the content it takes, and the question with the value first.
 _PLAIN: dict[str, tuple[_KIND, tuple[_KIND, str], Callable[[Any, Any], bool]]] = {
     "minimum": (_is_number, _NUMBER, ge),
     "maximum": (_is_number, _NUMBER, le),
@@ -123,7 +123,7 @@ def _equal(reader: "Reader", schema: dict[str, Any], keyword: str, path: str) ->
     """``enum`` and ``const``."""
     demanded = schema[keyword]
     demand(keyword == "const" or isinstance(demanded, list), path, "Must be a list of values.")
-    # What the schema holds is bounded by its size.
+    # The values in a schema are bounded by its size.
     reading = Asking(under=path, steps=float("inf"))
     texts = frozenset(map(reading.text, demanded if keyword == "enum" else [demanded]))
 
@@ -201,7 +201,7 @@ def _dependent_required(_: "Reader", schema: dict[str, Any], keyword: str, path:
 
 
 def demand(sound: bool, path: str, otherwise: str) -> None:
-    """Refuse what the keyword at ``path`` has as its content unless it is ``sound``."""
+    """Refuse the content of the keyword at ``path`` unless it is ``sound``."""
     if not sound:
         raise InvalidInput({path: otherwise})
 

@@ -1,8 +1,8 @@
 """Reading a schema: each keyword that is taken becomes a question, and the rest is no part of it.
 
 The questions are those of ``keywords`` and ``applicators``. A schema is walked once, from the outside in. References
-are names of the outermost ``$defs``, and only what was read as a schema has such a name: none leads into data, such as
-``const``, or out of the schema.
+are names of the outermost ``$defs``, and only a part that was read as a schema has such a name. So no reference leads
+into data, such as ``const``, or out of the schema.
 """
 
 import json
@@ -18,7 +18,7 @@ from jobs.core.errors import InvalidInput
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_PATTERNS = 50
 _MAX_PATH_LENGTH = 200
-#: Of a definition: what neither a JSON pointer nor a URL writes in another way.
+#: The name of a definition: neither a JSON pointer nor a URL writes such a text in another way.
 _NAME = re.compile("[A-Za-z0-9_.-]{1,100}")
 #: In the order in which they are asked.
 _READERS = keywords.READERS | applicators.READERS
@@ -32,7 +32,7 @@ _REFUSED = {
 
 
 def read(schema: dict[str, Any], *, field: str) -> Node:
-    """What ``schema`` asks. Its size and depth are bounded already. Raises ``InvalidInput`` below ``field``."""
+    """The questions of ``schema``. Its size and depth are bounded already. Raises ``InvalidInput`` below ``field``."""
     if schema.get("$schema", DIALECT) != DIALECT:
         raise InvalidInput({f"{field}.$schema": f"Must be {DIALECT}, or left out."})
     inner = {keyword: content for keyword, content in schema.items() if keyword != "$schema"}
@@ -40,7 +40,7 @@ def read(schema: dict[str, Any], *, field: str) -> Node:
 
 
 class Reader:
-    """What the keywords ask of the schema around them."""
+    """Reads for the keywords the parts of the schema around them: schemas, references and patterns."""
 
     def __init__(self, schema: dict[str, Any], field: str) -> None:
         self._schema, self._field = schema, field
@@ -57,7 +57,7 @@ class Reader:
     def node(
         self, schema: Any, path: str, node: Node | None = None, defined: dict[str, Node] | None = None
     ) -> Node:
-        """Read one schema, into ``node`` where somebody refers to it."""
+        """Read one schema, into ``node`` if a reference may name it."""
         node = node or Node()
         path = path[:_MAX_PATH_LENGTH]
         if isinstance(schema, bool):
@@ -81,13 +81,13 @@ class Reader:
         return [self.node(schema, f"{path}[{index}]") for index, schema in enumerate(schemas)]
 
     def named(self, schemas: Any, path: str) -> dict[str, Node]:
-        """Schemas by names of the caller's."""
+        """Schemas by names; these are the caller's."""
         if not isinstance(schemas, dict):
             refuse(path, 'Must be an object of schemas by name, such as {"name": {"type": "string"}}.')
         return {name: self.node(schema, f"{path}.{name}") for name, schema in schemas.items()}
 
     def reference(self, reference: Any, path: str) -> Node:
-        """What ``$ref`` names; read by the time it is asked."""
+        """The schema that ``$ref`` names; it is read by the time it is asked."""
         if reference == "#":
             return self._whole
         name = reference.removeprefix("#/$defs/") if isinstance(reference, str) else None
@@ -96,7 +96,7 @@ class Reader:
         return self._defined[name]
 
     def pattern(self, pattern: Any, path: str, about: str = "") -> Pattern:
-        """A regular expression that is asked at ``path``; ``about`` begins what is said against it."""
+        """A regular expression that is asked at ``path``; ``about`` begins the message of a refusal."""
         self._count += 1
         if self._count > MAX_PATTERNS:
             refuse(self._field, f"Has more than {MAX_PATTERNS} patterns; leave some out.")
@@ -119,7 +119,7 @@ class Reader:
             if not _NAME.fullmatch(name):
                 shown = json.dumps(name[:40])
                 refuse(
-                    path, f"The name {shown} is not taken; use 1 to 100 of A-Z, a-z, 0-9, '_', '.' and '-'."
+                    path, f"The name {shown} is not allowed; use 1 to 100 of A-Z, a-z, 0-9, '_', '.' and '-'."
                 )
             self.node(schema, f"{path}.{name}", defined.get(name))
 

@@ -1,1 +1,1 @@
-"""One thing done to many jobs from their list: those that were ticked, or all that match its filter."""
+"""One act on many jobs from their list: on the ticked ones, or on all that match its filter."""

@@ -1,4 +1,4 @@
-"""On the list of jobs: what to do to the ticked ones, and to all that match. Both lead to the page that asks."""
+"""The acts on the list of jobs: on the ticked ones, and on all that match. Both lead to the page that asks."""
 
 from typing import Any
 

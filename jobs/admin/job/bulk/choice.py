@@ -1,6 +1,6 @@
-"""Which jobs a bulk action is about, tenant by tenant, as a filter that an operation can repeat.
+"""The jobs of a bulk action, tenant by tenant, as a filter that an operation can repeat.
 
-The list's own filter is read again. A parameter that no operation knows is refused: to leave it out would be to act on
+The list's own filter is read again. A parameter that no operation knows is refused: without it, the action would touch
 more jobs than the list shows.
 """
 
@@ -25,12 +25,12 @@ from tenants.models import Tenant
 MAX_TENANTS = 10
 #: Rows looked at in all, however many tenants there are.
 MAX_LOOKED_AT = walks.DRY_RUN_ROWS
-#: What of a list's address says nothing of which rows match.
+#: Parameters of a list's address that do not decide which rows match.
 _OF_THE_LIST = frozenset(("p", "o", "e", "all", "beyond", "_changelist_filters"))
 
 
 class CannotTell(CarillonError):
-    """The jobs that are meant cannot be named to an operation."""
+    """The chosen jobs cannot be named to an operation."""
 
 
 def _priority(value: str) -> str:
@@ -49,7 +49,7 @@ _FILTERS: dict[str, tuple[str, Callable[[str], str]]] = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """``wanted``: a filter of jobs. ``tenant_id``: of the one tenant that is named; None: any within reach."""
+    """``wanted``: a filter of jobs. ``tenant_id``: the one tenant that is named; None: any within reach."""
 
     wanted: dict[str, str]
     tenant_id: int | None
@@ -61,7 +61,7 @@ class Chosen:
 
 
 def chosen(query: QueryDict) -> Chosen:
-    """What the parameters of the list's address mean. Raises ``CannotTell``."""
+    """The choice that the parameters of the list's address mean. Raises ``CannotTell``."""
     wanted: dict[str, str] = {}
     tenant_id = None
     for name, values in query.lists():
@@ -69,7 +69,7 @@ def chosen(query: QueryDict) -> Chosen:
         if name in _OF_THE_LIST or not value or (name, value) == ("tab", "newest"):
             continue
         if len(values) > 1:
-            raise CannotTell(f"The list is filtered by several of {name}; choose one.")
+            raise CannotTell(f"The list is filtered by several values of {name}; choose one.")
         try:
             if name == "tenant__id__exact":
                 tenant_id = int(value)
@@ -80,13 +80,13 @@ def chosen(query: QueryDict) -> Chosen:
                 wanted[term] = read(value)
         except (KeyError, ValueError):
             raise CannotTell(
-                f"An operation cannot be held to {name}={value}: leave that filter out."
+                f"An operation cannot filter by {name}={value}: leave that filter out."
             ) from None
     return Chosen(wanted, tenant_id)
 
 
 def _searched(text: str) -> dict[str, str]:
-    """As ``JobAdmin`` searches: an id, or how the name begins."""
+    """As ``JobAdmin`` searches: an id, or the beginning of a name."""
     try:
         return {"ids": str(UUID(text))}
     except ValueError:
@@ -103,7 +103,7 @@ def shares(user: Any, choice: Chosen, *, verb: str) -> list[Share]:
     rows = list(tenants[: MAX_TENANTS + 1])
     if len(rows) > MAX_TENANTS:
         raise CannotTell(
-            f"That may be jobs of more than {MAX_TENANTS} tenants: choose a tenant in the filters."
+            f"The jobs may belong to more than {MAX_TENANTS} tenants: choose a tenant in the filters."
         )
     each = MAX_LOOKED_AT // max(1, len(rows))
     found = [Share(tenant, *_count(choice, tenant=tenant, verb=verb, most=each)) for tenant in rows]
@@ -117,7 +117,7 @@ def _tenants_of(text: str) -> list[int]:
     try:
         wanted = [UUID(one) for one in ids]
     except ValueError:
-        raise CannotTell("These are no ids of jobs.") from None
+        raise CannotTell("These are not ids of jobs.") from None
     rows = Job.objects.filter(id__in=wanted, deleted_at=None).order_by()
     return list(rows.values_list("tenant_id", flat=True).distinct())
 

@@ -1,7 +1,7 @@
 """The page that asks before many jobs are touched, and begins one operation for each tenant.
 
-It shows how many jobs of which tenant match, and takes that number as what is confirmed (``jobs.admin.shared.shares``).
-What the operations do is on the audit trail in the operator's name.
+It shows how many jobs of each tenant match; the operator confirms that number (``jobs.admin.shared.shares``). The audit
+trail records the operations' changes in the operator's name.
 """
 
 from typing import Any
@@ -94,7 +94,7 @@ class BulkPage(ConsolePage):
         return f"{reverse('admin:jobs_job_changelist')}?{query.urlencode()}"
 
     def _how(self, share: Share) -> dict[str, Any]:
-        """What else the operation is told. Raises ``InvalidInput``."""
+        """The further arguments of the operation. Raises ``InvalidInput``."""
         if self.verb.name == "edit":
             return {"changes": self._changes(share.tenant)}
         if self.verb.name == "pause":
@@ -113,11 +113,11 @@ class BulkPage(ConsolePage):
         if labels:
             changes["labels"] = labels
         if not changes:
-            raise InvalidInput({"": "Say what to change: the priority, or labels."})
+            raise InvalidInput({"": "Give a change: the priority, or labels."})
         return definition.read_patch(changes, tenant=tenant)
 
     def _preview(self, choice: Chosen, found: list[Share]) -> list[dict[str, Any]]:
-        """Of each tenant what the change would do to the first of its jobs."""
+        """For each tenant, the effect that the change would have on the first of its jobs."""
         seen = []
         for share in found:
             changes = self._changes(share.tenant)

@@ -1,13 +1,14 @@
 """The guard: keeps the leases, and the time limits, of processes whose own renewer has fallen silent.
 
-It runs in another interpreter than the handlers: in the main process of a prefork worker, beside one of threads or
-solo. While a process's renewer beats, the guard leaves it alone. In one that is silent but alive a handler holds the
-interpreter: the guard renews its leases, so the handler runs once and to its end. Past its deadline and a grace, or
-asked to stop and two graces later, the process is killed, and what it had in hand is given up, as it would have done
-itself. A process that is dead, or stopped by a signal, keeps nothing: its leases run out, and others go on.
+It runs in another interpreter than the handlers: in the main process of a prefork worker, or beside a worker of threads
+or a solo worker. While a process's renewer beats, the guard leaves the process alone. If a process is silent but alive,
+a handler holds its interpreter. The guard renews its leases, so the handler runs once and to its end. If the handler is
+past its deadline and a grace, or was asked to stop more than two graces ago, the guard kills the process. Then it gives
+up the triggers that the process had claimed, as the process would have done itself. A process that is dead, or stopped
+by a signal, keeps nothing: its leases run out, and other workers go on.
 
-The guard connects to the database only when it has something to write. Without it a process that falls silent loses its
-leases.
+The guard connects to the database only when it has something to write. Without the guard, a process that falls silent
+loses its leases.
 """
 
 import os
@@ -29,7 +30,7 @@ from jobs.store import db, execution, reap
 from jobs.telemetry import get_logger
 
 log = get_logger()
-#: A killed process is gone after so long, or the kernel cannot end it at present.
+#: A killed process is gone after this long, or the kernel cannot end it at present.
 GONE_SECONDS = 5.0
 _GONE = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
@@ -37,7 +38,7 @@ _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 @dataclass(slots=True)
 class _Watch:
-    """A process that is silent. ``asked_at``: when each of its handlers was first known to be wanted no more."""
+    """A process that is silent. ``asked_at``: by trigger, when it was first known that its handler must stop."""
 
     renew_at: float = 0.0
     asked_at: dict[UUID, float] = field(default_factory=dict)
@@ -60,12 +61,12 @@ class Guard:
         threading.Thread(target=self._run, name="carillon-guard", daemon=True).start()
 
     def start_beside(self) -> None:
-        """Guard from a process of its own, until this one has ended. To be called before there are threads."""
+        """Guard from a process of its own, until this one has ended. Call it before there are threads."""
         parent = os.getpid()
         if os.fork():
             return
         try:
-            # It ends with its parent, however that ends; signals to the whole group are for the parent.
+            # The guard ends with its parent, however the parent ends. Signals to the whole group are for the parent.
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             while os.getppid() == parent:
@@ -82,7 +83,7 @@ class Guard:
         time.sleep(self.turn_seconds)
         try:
             self.turn()
-        except Exception:  # one bad process must not end what guards the others
+        except Exception:  # one bad process must not end the guard of the others
             log.exception("guard failed")
 
     def turn(self) -> None:
@@ -105,8 +106,8 @@ class Guard:
             if time.monotonic() >= watch.renew_at:
                 self._renew(slot, watch)
             started = [noted for noted in slot.noted if noted.deadline]
-            # Calls that linger beside a handler that holds the interpreter get no turn, and so are overdue. While the
-            # handler may go on, its process is spared: to end it would run them all again.
+            # Calls that linger beside a handler that holds the interpreter get no turn, and so are overdue. While that
+            # handler may go on, its process is not killed: that would run all of them again.
             if started and all(self._overdue(noted, slot, watch) for noted in started):
                 self._end(slot, process, watch, alone=len(started) == 1)
         except db.TRANSIENT as error:
@@ -129,7 +130,7 @@ class Guard:
 
     def _overdue(self, noted: Noted, slot: Slot, watch: _Watch) -> bool:
         now = time.monotonic()
-        # Later than its own renewer would have said so, which is perhaps not silent for good.
+        # Later than its own renewer would have said so: that renewer is perhaps not silent for good.
         if noted.deadline and now > noted.deadline + self._grace + 2 * NOTICE_SECONDS:
             return True
         asked_at = watch.asked_at.get(noted.token.id)
@@ -150,7 +151,7 @@ class Guard:
 
 
 def _process_of(slot: Slot) -> psutil.Process | None:
-    """The living process that took the slot, and not another that has its pid now."""
+    """The living process that took the slot, and not another process that has its pid now."""
     try:
         process = psutil.Process(slot.pid)
         same = process.create_time() == slot.started_at

@@ -1,9 +1,9 @@
-"""Hands: what each process of a worker has in hand, in memory that another process can read.
+"""Hands: the triggers that each process of a worker has claimed, in memory that another process can read.
 
 A handler that holds the interpreter (a regular expression, a C extension) stops every thread of its process, the lease
-renewer's too. So each process notes its triggers where the ``guard`` reads them without asking. One slot a process, one
-entry a trigger. Only its process writes to a slot while it lives, so there are no locks but for taking one. Times are
-monotonic seconds, which all processes of a machine share.
+renewer's too. So each process notes its triggers where the ``guard`` reads them without asking. Each process has one
+slot, with one entry per trigger. While a process lives, only it writes to its slot, so no locks are needed except to
+take a slot. Times are monotonic seconds, which all processes of a machine share.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ import psutil
 
 from jobs.store.execution import ClaimToken
 
-#: More processes, or more triggers in one's hand, have their own lease renewer alone.
+#: Processes beyond these, and triggers of one process beyond these, have only their own lease renewer.
 MAX_PROCESSES = 256
 MAX_ENTRIES = 2048
 #: pid, when it was started, its renewer's last turn, whether it is expendable
@@ -33,14 +33,14 @@ _FREE = bytes(_ENTRY.size)
 
 
 class Noted(NamedTuple):
-    """A trigger in a process's hand. ``deadline``: None while its handler does not run."""
+    """A trigger that a process has claimed. ``deadline``: None while its handler does not run."""
 
     token: ClaimToken
     deadline: float | None
 
 
 class Slot(NamedTuple):
-    """A process and what it noted."""
+    """A process and the triggers that it noted."""
 
     place: int
     pid: int
@@ -51,11 +51,11 @@ class Slot(NamedTuple):
 
 
 class Hands:
-    """The memory. Made before the worker's processes are forked; each of them calls ``begin`` for itself."""
+    """The memory. It is made before the worker's processes are forked; each of them calls ``begin`` for itself."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
-        self._file.truncate(MAX_PROCESSES * _SLOT_BYTES)  # pages nobody writes to take no room
+        self._file.truncate(MAX_PROCESSES * _SLOT_BYTES)  # pages without writes take no room
         self._memory = mmap.mmap(self._file.fileno(), MAX_PROCESSES * _SLOT_BYTES)
         self._slot = -1
         self._free: list[int] = []
@@ -79,7 +79,7 @@ class Hands:
         )
 
     def note(self, token: ClaimToken) -> int:
-        """Note that a trigger is in hand. Returns its entry, -1 where there is no room."""
+        """Note a claimed trigger. Returns its entry, -1 where there is no room."""
         try:
             entry = self._free.pop()
         except IndexError:
@@ -88,23 +88,23 @@ class Hands:
         return entry
 
     def set_deadline(self, entry: int, deadline: float | None) -> None:
-        """Until when its handler may run; None: it does not."""
+        """Note until when the entry's handler may run; None: it does not run."""
         if entry >= 0:
             _DEADLINE.pack_into(self._memory, entry + _DEADLINE_OFFSET, deadline or 0.0)
 
     def drop(self, entry: int) -> None:
-        """It is in hand no more."""
+        """Free the entry: this process no longer holds the trigger."""
         if entry >= 0:
             self._memory[entry : entry + _ENTRY.size] = _FREE
             self._free.append(entry)
 
     def beat(self, now: float) -> None:
-        """The process's own renewer is at work."""
+        """Note that the process's own renewer is at work."""
         if self._slot >= 0:
             _BEAT_AT.pack_into(self._memory, self._slot + _BEAT_OFFSET, now)
 
     def slots(self) -> Iterator[Slot]:
-        """Every process that took a slot, dead ones too, with what it has in hand; torn entries are of no trigger."""
+        """Every process that took a slot, dead ones too, with its claimed triggers; torn entries are of no trigger."""
         for place in range(0, MAX_PROCESSES * _SLOT_BYTES, _SLOT_BYTES):
             pid, started_at, beat_at, expendable = _HEAD.unpack_from(self._memory, place)
             if pid:

@@ -1,6 +1,6 @@
-"""Release: what becomes of the triggers that a process still has claimed when it ends or was ended.
+"""Release: decide about the triggers that a process still has claimed when it ends or was ended.
 
-``row`` is one of ``execution.claim`` or ``reap.in_hand``: both hold what the retry decision needs.
+``row`` is one of ``execution.claim`` or ``reap.in_hand``: both hold the columns that the retry decision needs.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ log = get_logger()
 
 
 def give_up(releases: Sequence[Release]) -> None:
-    """Carry them out; what is not ours any more is left alone."""
+    """Carry out the releases. Triggers that are not ours any more are left alone."""
     for row in reap.give_up(releases) if releases else ():
         log.warning("give up", trigger_id=str(row.id), state=row.state, reason=row.reason)
 
@@ -32,7 +32,7 @@ def absolve(tokens: Sequence[ClaimToken]) -> None:
 
 
 def note_stopping(tokens: Sequence[ClaimToken]) -> bool:
-    """Put on record that this worker was told to stop. Returns whether that went well."""
+    """Put on record that this worker was told to stop. Returns whether that succeeded."""
     try:
         execution.note_stopping(tokens)
     except db.TRANSIENT as error:
@@ -42,25 +42,25 @@ def note_stopping(tokens: Sequence[ClaimToken]) -> bool:
 
 
 def handed_back(row: Any, *, started: bool) -> Release:
-    """It goes to another worker at once and uncharged, unless it started and may not be started twice."""
+    """The trigger goes to another worker at once and uncharged, unless it started and may not be started twice."""
     recovery = recovery_of(row, charged=False) if started else None
     if recovery is None or recovery.state is TriggerState.RETRYING:
         recovery = Recovery(
             ClaimToken(row.id, row.fence), TriggerState.RETRYING, "", timedelta(), charged=False
         )
-    message = "Its worker was told to stop, and this had not ended CARILLON_DRAIN_SECONDS later."
+    message = "Its worker was told to stop, and the attempt had not ended within CARILLON_DRAIN_SECONDS."
     return Release(recovery, False, AttemptState.LOST, "handed_back", message)
 
 
 def abandoned(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Release:
-    """What becomes of a trigger of a process that is stuck. One handler alone is to blame; of several any may be.
+    """The release of a trigger of a stuck process. One handler alone is to blame; of several any may be.
 
-    The wish to cancel that ``cancelled`` tells of is on record, and beats the retry.
+    ``cancelled``: a wish to cancel is on record, and it wins over the retry.
     """
     token = ClaimToken(row.id, row.fence)
     if started and cancelled:
         recovery = Recovery(token, TriggerState.RETRYING, "", timedelta(), charged=False)
-        message = "The handler did not heed the cancel: process ended."
+        message = "The handler ignored the cancel: its process was ended."
         return Release(recovery, False, AttemptState.CANCELLED, "cancelled", message)
     if not started:
         recovery = Recovery(token, TriggerState.RETRYING, "", timedelta(), charged=False)
@@ -69,8 +69,9 @@ def abandoned(row: Any, *, started: bool, alone: bool, cancelled: bool) -> Relea
     recovery = recovery_of(row, charged=alone)
     if not alone:
         message = (
-            "One of the handlers that ran at once got stuck, perhaps this one. It travels alone from now on."
+            "One of the handlers that ran at once got stuck, perhaps this one. It is dispatched alone from "
+            "now on."
         )
         return Release(recovery, True, AttemptState.LOST, "batch_abandoned", message)
-    message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: process ended."
+    message = f"The handler ignored its timeout of {row.timeout.total_seconds():g} s: its process was ended."
     return Release(recovery, True, AttemptState.TIMED_OUT, "timeout", message)

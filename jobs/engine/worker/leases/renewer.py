@@ -1,11 +1,12 @@
-"""The lease renewer: one thread per worker process that renews the leases of everything in hand (DESIGN §7.4).
+"""The lease renewer: one thread per worker process that renews the leases of all claimed triggers (DESIGN §7.4).
 
-It has its own database connection, so a handler that holds the main one cannot starve it. Each renewal answers with
-the triggers that are still ours: a cancel request, or a trigger that is not ours any more, sets its handler's cancel
-event. One that does not heed it is interrupted after a grace. A handler stuck where no signal reaches it (a C call, an
-event loop that is blocked) is given up a grace after its deadline, or after that interruption: what can be saved of the
-batch is written and the process ends itself, to be replaced by its parent. So does a process whose worker was told to
-stop, some time later: what has not ended by then is handed back, for others to start anew at once.
+It has its own database connection, so a handler that holds the main one cannot starve it. Each renewal answers with the
+triggers that are still ours. A cancel request, or a trigger that is not ours any more, sets its handler's cancel event.
+A handler that does not heed the event is interrupted after a grace. A handler stuck where no signal reaches it (a C
+call, a blocked event loop) is given up a grace after its deadline, or after that interruption. Then the batch's known
+outcomes are written, its other triggers are given up, and the process ends itself, to be replaced by its parent. A
+process whose worker was told to stop ends itself too, some time later: triggers that have not ended by then are handed
+back, so that others can start them again at once.
 """
 
 import math
@@ -32,11 +33,11 @@ from jobs.telemetry import get_logger
 from jobs.telemetry.traces import send_the_rest
 
 log = get_logger()
-#: A handler that swallowed its interruption is interrupted again so much later.
+#: A handler that swallowed its interruption is interrupted again this much later.
 AGAIN_SECONDS = 5.0
-#: A handler that is found overdue has so much longer. A process that was frozen, with all that would have stopped its
-#: handlers in time, finds every one of them overdue when it wakes: it must not end, and take with it what it has begun
-#: since, before they have.
+#: A handler that is found overdue has this much longer. A frozen process cannot stop its handlers in time, and finds
+#: all of them overdue when it wakes. It must not end before they have ended, as that would also end the handlers that
+#: it has begun since.
 NOTICE_SECONDS = 2.0
 #: After a failed renewal the next try comes this soon.
 RETRY_SECONDS = 1.0
@@ -45,10 +46,10 @@ EXIT_STATUS = 70
 
 @dataclass(slots=True)
 class Held:
-    """One trigger in hand. In monotonic seconds: ``deadline``, set while its handler runs; ``asked_at``, when it was
-    asked to stop; ``interrupted_at``, when it was last made to; ``overdue_at``, since when it is known to be stuck.
-    ``stopping``: it is on record that its worker was told to stop. ``done``: its outcome is known. ``entry``: where the
-    guard reads of it.
+    """One claimed trigger. In monotonic seconds: ``deadline``, set while its handler runs; ``asked_at``, when it was
+    asked to stop; ``interrupted_at``, when it was last interrupted; ``overdue_at``, since when it is known to be
+    overdue. ``stopping``: it is on record that its worker was told to stop. ``done``: its outcome is known. ``entry``:
+    the entry where the guard reads of it.
     """
 
     token: ClaimToken
@@ -64,18 +65,18 @@ class Held:
     tenant: str = ""
 
     def ask_to_stop(self) -> None:
-        """It was cancelled, or taken over."""
+        """Ask the handler to stop: the trigger was cancelled, or taken over."""
         self.cancel_event.set()
         self.asked_at = self.asked_at or time.monotonic()
 
 
 @dataclass(slots=True)
 class Hold:
-    """What is known of a batch while its leases are renewed.
+    """The state of a batch while its leases are renewed.
 
-    ``lingers``: its message is done with, and what still runs of it is the renewer's alone, until the last has ended:
-    ``ended_at``. ``sure_until``: its leases hold at least so long; a process that was frozen may wake long after. Both
-    in monotonic seconds.
+    ``lingers``: its message is done with, and its handlers that still run are the renewer's alone. ``ended_at``: when
+    the last of these ended. ``sure_until``: its leases hold at least this long; a process that was frozen may wake long
+    after. Both times are in monotonic seconds.
     """
 
     held: dict[UUID, Held]
@@ -87,13 +88,13 @@ class Hold:
         return [held for held in self.held.values() if not held.done and not held.lost]
 
     def started(self) -> list[Held]:
-        """Whose handlers are at work, also for what is not ours any more."""
+        """The triggers whose handlers are at work, also those that are not ours any more."""
         return [held for held in self.held.values() if not held.done and held.deadline]
 
 
 class LeasedBatch(Protocol):
     """A batch, as the renewer calls it from its thread. It must not refer to itself: a batch is thousands of objects,
-    which would wait for the garbage collector (a tenth of a worker's Python).
+    which would then wait for the garbage collector (a tenth of a worker's Python).
     """
 
     @property
@@ -109,20 +110,22 @@ class LeasedBatch(Protocol):
         """Stop a trigger's handler, if it can be reached."""
 
     def rescue(self, alone: bool) -> None:
-        """Write what can be saved before the process is given up. ``alone``: one handler alone was at work in it."""
+        """Save all that is possible before the process is given up. ``alone``: only one handler was at work in it."""
 
     def hand_back(self) -> None:
-        """The same before the process ends because its worker was told to stop."""
+        """Do the same before the process ends because its worker was told to stop."""
 
 
 class LeaseRenewer:
-    """Renews what ``renewing`` was given. Made once per process; the thread starts with the first batch after a fork.
+    """Renews the leases of the batches that ``renewing`` was given. Made once per process.
 
-    ``hands``: where the guard reads what is in hand; None: nobody does.
-    ``grace``: how long a handler has to stop by itself before it is interrupted, and then until its process is given
-    up; for a cancel only where the process is ``expendable``, since nobody else's work is in it. ``drain``: how long
-    the handlers of such a process may go on after its worker was told to stop. ``loop_failed``: whether asynchronous
-    handlers of this process can never end.
+    The thread starts with the first batch after a fork.
+
+    ``hands``: where the guard reads the claimed triggers; None: there is no guard.
+    ``grace``: how long a handler has to stop by itself before it is interrupted, and then again until its process is
+    given up. After a cancel the process is given up only if it is ``expendable``, since no other work is in it.
+    ``drain``: how long the handlers of an expendable process may go on after its worker was told to stop.
+    ``loop_failed``: whether asynchronous handlers of this process can never end.
     """
 
     def __init__(
@@ -167,18 +170,18 @@ class LeaseRenewer:
                 self._release(batch)
 
     def lingering(self) -> set[str]:
-        """The tenants of which triggers have not ended whose messages are done with."""
+        """The tenants that have unended triggers of messages that are done with."""
         with self._lock:
             lingering = [batch.hold for batch in self._batches if batch.hold.lingers]
         return {held.tenant for hold in lingering for held in hold.waiting()}
 
     def wait_for_the_rest(self) -> None:
-        """Return when nothing is in hand any more, as a process should before it ends."""
+        """Return when no trigger is claimed any more. A process should call it before it ends."""
         while self._pid == os.getpid() and self._batches:
             time.sleep(self._flush_seconds)
 
     def set_deadline(self, held: Held, deadline: float | None) -> None:
-        """Until when the handler may run, in monotonic seconds; None: it does not."""
+        """Set until when the handler may run, in monotonic seconds; None: it does not run."""
         held.deadline = deadline
         if self._hands:
             self._hands.set_deadline(held.entry, deadline)
@@ -230,7 +233,7 @@ class LeaseRenewer:
         self._give_up_if_stuck(batches)
 
     def make_sure(self, hold: Hold) -> None:
-        """Renew what is still ours of ``hold``; the rest is ``lost`` from then on. Raises what the database raises."""
+        """Renew the leases of ``hold`` that are still ours; others become ``lost``. Raises the database's errors."""
         self._ask([hold])
 
     def _renew(self, holds: Sequence[Hold]) -> bool:
@@ -263,7 +266,7 @@ class LeaseRenewer:
                 held.ask_to_stop()
 
     def _note_stopping(self, holds: Sequence[Hold]) -> None:
-        """At once: whoever told the worker to stop may kill it long before it would have handed back anything."""
+        """Note it at once: the worker may be killed long before it would have handed back anything."""
         if not draining.begun():
             return
         unnoted = [held for hold in holds for held in hold.waiting() if not held.stopping]
@@ -279,13 +282,13 @@ class LeaseRenewer:
                 self._release(batch)
             else:
                 batch.flush_if_due()
-        except Exception as error:  # whatever ails this one: the leases of the others are still to be renewed
+        except Exception as error:  # after any error here the leases of the others must still be renewed
             if isinstance(error, db.TRANSIENT):
                 db.note_away(error, what="finish")
             else:
                 log.exception("finish failed")
             db.disconnect()
-            # Its leases have run out by then: reap has the last word, and a process that is to end need not wait.
+            # Its leases have run out by then: reap decides, and a process that must end need not wait.
             if hold.ended_at is not None and time.monotonic() > hold.ended_at + self._lease.total_seconds():
                 self._release(batch)
 
@@ -336,7 +339,7 @@ class LeaseRenewer:
     @staticmethod
     def _end(last_words: Sequence[Callable[[], None]]) -> None:
         """End this process. Triggers that could not be given back are taken again when their leases expire."""
-        # Before any is given back: it runs elsewhere at once, and here until the process has ended.
+        # Before any trigger is given back: it then runs elsewhere at once, and here until the process has ended.
         send_the_rest()
         for say in last_words:
             # Tried twice: a handler that closed every descriptor closed the connection too.

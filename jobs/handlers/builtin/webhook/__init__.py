@@ -1,8 +1,8 @@
 """``webhook``: deliver one signed HTTP request (DESIGN §10, Standard Webhooks 1.0.0).
 
 Keeps true: bounded bytes and time, no redirects, no private addresses (``jobs.handlers.egress``), the same
-``webhook-id`` on every retry. ``payload`` says what a job may ask for, ``request`` what is sent, ``response``
-what the answer means.
+``webhook-id`` on every retry. ``payload`` defines the requests that a job may ask for, ``request`` builds the request
+that is sent, ``response`` interprets the answer.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ def _max_timeout() -> timedelta:
     return engine_settings().webhook_max_timeout
 
 
-# As many share a message as ``AsyncRunner`` runs at once, so that all of one message start together.
+# As many triggers share a message as ``AsyncRunner`` runs at once, so that all triggers of one message start together.
 @job_type(
     "webhook",
     timeout_seconds=30,
@@ -33,7 +33,7 @@ def _max_timeout() -> timedelta:
 )
 async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     """Send an HTTP request with a Standard Webhooks signature; any 2xx answer is a success."""
-    # Imported here: these need aiohttp, which processes that only read the registry should not pay for.
+    # Imported here: these need aiohttp, and processes that only read the registry should not load it.
     from jobs.handlers.builtin.webhook.request import body_text, request_headers
     from jobs.handlers.builtin.webhook.response import outcome_of, read_bounded, result_of, translated_errors
 
@@ -50,5 +50,5 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
         ) as answer:
             body = await read_bounded(answer, max_bytes=connection.rules.max_response_bytes)
     done = outcome_of(answer.status, answer.headers, body)
-    # Tasks after it may take values from the answer; of a firing by itself the excerpt tells enough.
+    # Later tasks of a workflow may take values from the answer; for a plain firing the excerpt is enough.
     return done if ctx.workflow is None else replace(done, result=result_of(answer.headers, body))

@@ -1,4 +1,4 @@
-"""The payload of a webhook job: what a caller may ask to be sent."""
+"""The payload of a webhook job: the request that a caller may ask Carillon to send."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _MAX_FILLED_URL_LENGTH = 8192
 _DENIED_PREFIXES = ("proxy-", "webhook-", "x-carillon-")
 
 
-#: So many URLs need not be checked again, trigger after trigger.
+#: The checks of so many URLs are kept, so that they are not repeated for each trigger.
 _URLS_KEPT = 1024
 
 
@@ -36,11 +36,11 @@ def _checked_url(text: str) -> str:
     if names_in(text.partition("://")[0]) or names_in(authority):
         raise ValueError("A secret may stand in the path or the query; the host must be known beforehand.")
     if re.search(r"[\s\\\x00-\x1f\x7f]", text):
-        raise ValueError("A URL holds no spaces, control characters or backslashes; percent-encode them.")
+        raise ValueError("A URL cannot have spaces, control characters or backslashes; percent-encode them.")
     try:
         url = URL(text)
     except ValueError as error:
-        raise ValueError(f"This is no URL: {error}") from None
+        raise ValueError(f"This is not a URL: {error}") from None
     if url.scheme not in {"http", "https"} or not url.host:
         raise ValueError(
             "Give an absolute URL such as https://example.com/hook; only http and https are sent."
@@ -54,7 +54,7 @@ def _checked_url(text: str) -> str:
 
 
 def _check_authority(authority: str) -> None:
-    """Refuse what yarl takes, and reads as something else or cannot connect to."""
+    """Refuse an authority that yarl accepts but reads as something else, or cannot connect to."""
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         raise ValueError("Give the host as a name or an address, and the port in digits from 0 to 9.")
@@ -67,7 +67,7 @@ def _check_authority(authority: str) -> None:
             ) from None
 
 
-#: For URLs as jobs have them; what secrets are in is not to be kept.
+#: For URLs as jobs have them. A URL with its secrets filled in must not be kept.
 _check_url = lru_cache(_URLS_KEPT)(_checked_url)
 
 
@@ -76,7 +76,9 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         lower = name.lower()
         if not _TOKEN.fullmatch(name):
-            raise ValueError(f"{name!r:.80} is no header name; use letters, digits and - (RFC 9110 token).")
+            raise ValueError(
+                f"{name!r:.80} is not a header name; use letters, digits and - (RFC 9110 token)."
+            )
         if lower in _DENIED or lower.startswith(_DENIED_PREFIXES):
             raise ValueError(f"{name} is set by Carillon or by the connection itself; leave it out.")
         if lower in seen:
@@ -89,7 +91,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 class WebhookPayload(BuiltInPayload):
-    """One HTTP request. ``body`` is sent as JSON; left out, the request has none."""
+    """One HTTP request. ``body`` is sent as JSON; if it is left out, the request has no body."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(_check_url)]
     method: Literal["POST", "GET", "PUT", "PATCH", "DELETE"] = "POST"
@@ -99,8 +101,8 @@ class WebhookPayload(BuiltInPayload):
     def filled(self, value_of: Callable[[str], str]) -> "WebhookPayload":
         """The request with its secrets in place, checked again as it will be sent.
 
-        Raises ``Permanent`` (``secret_unfit``) where a value makes it one that may not be sent, and what ``value_of``
-        raises.
+        Raises ``Permanent`` (``secret_unfit``) where a value makes it a request that may not be sent. Also raises the
+        errors of ``value_of``.
         """
         if "{{" not in self.url and not any("{{" in value for value in self.headers.values()):
             return self
@@ -122,7 +124,7 @@ class WebhookPayload(BuiltInPayload):
 
 
 def secrets(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """The secrets a valid payload refers to, by field."""
+    """The secrets that a valid payload refers to, by field."""
     found = {"payload.url": names_in(payload["url"])}
     for name, value in payload.get("headers", {}).items():
         found[f"payload.headers.{name}"] = names_in(value)
@@ -130,12 +132,12 @@ def secrets(payload: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def target(payload: dict[str, Any]) -> str:
-    """The host a valid payload's request goes to, in lower case, with the port where it is not the scheme's own."""
+    """The host that a valid payload's request goes to, in lower case; with the port if it is not the scheme's own."""
     return target_of(payload["url"])
 
 
 def target_of(text: str) -> str:
-    """The same of a valid URL."""
+    """The same for a valid URL."""
     url = URL(text)
     host = (url.host or "").lower()
     return (host if url.is_default_port() else f"{host}:{url.port}")[:255]

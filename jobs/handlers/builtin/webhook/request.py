@@ -1,4 +1,4 @@
-"""What a webhook sends: its body, the headers of DESIGN §10 and the Standard Webhooks signature."""
+"""The request of a webhook: its body, the headers of DESIGN §10 and the Standard Webhooks signature."""
 
 import json
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ def body_text(payload: WebhookPayload) -> str | None:
 def request_headers(
     ctx: Context, payload: WebhookPayload, *, text: str | None, now: datetime
 ) -> CIMultiDict[str]:
-    """Every header of the request. The payload's may replace only ``User-Agent``, ``Content-Type`` and
-    ``Accept…``; its ``traceparent`` gives way to the trace that the attempt is part of.
+    """Every header of the request. The payload's headers may replace only ``User-Agent``, ``Content-Type`` and
+    ``Accept…``. The trace that the attempt is part of replaces the payload's ``traceparent``.
     """
     headers = CIMultiDict({"User-Agent": user_agent(), "Content-Type": "application/json"})
     headers.update(payload.headers)

@@ -1,4 +1,4 @@
-"""What a webhook's answer, or the lack of one, means (DESIGN §7): success, retry, or bury."""
+"""The meaning of a webhook's answer, or of the lack of one (DESIGN §7): success, retry, or bury."""
 
 import json
 import re
@@ -26,12 +26,12 @@ from jobs.handlers.shares.look_ups import LookUpStuck
 
 #: 4xx answers that say "later" rather than "never".
 RETRIED_STATUSES = frozenset({408, 409, 425, 429})
-#: A ``Retry-After`` beyond this is read as this; the job's policy bounds it further.
+#: A longer ``Retry-After`` is read as this one; the job's policy bounds it further.
 MAX_RETRY_AFTER = timedelta(days=7)
 
 
 async def read_bounded(answer: aiohttp.ClientResponse, *, max_bytes: int) -> bytes:
-    """The first ``max_bytes`` of the body. A longer one costs its connection, which is not kept alive."""
+    """The first ``max_bytes`` of the body. The connection of a longer body is closed and not kept alive."""
     body = bytearray()
     async for chunk in answer.content.iter_any():
         body += chunk
@@ -42,7 +42,7 @@ async def read_bounded(answer: aiohttp.ClientResponse, *, max_bytes: int) -> byt
 
 
 def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Response:
-    """The success that a 2xx is; raises the failure that any other status means."""
+    """The success of a 2xx status. For any other status it raises the failure that the status means."""
     excerpt = body[:MAX_EXCERPT_BYTES].decode(errors="replace")
     if 200 <= status < 300:
         return Response(http_status=status, response_excerpt=excerpt)
@@ -52,7 +52,7 @@ def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Response
         delay = retry_after(headers)
         if delay is not None:
             raise RetryAfter(
-                delay, f"{message} It asked for {delay.total_seconds():g} s of patience.", **details
+                delay, f"{message} It asked for a retry after {delay.total_seconds():g} s.", **details
             )
         raise HandlerError(message, **details)
     if status == 410:
@@ -68,7 +68,7 @@ def outcome_of(status: int, headers: Mapping[str, str], body: bytes) -> Response
 
 
 def result_of(headers: Mapping[str, str], body: bytes) -> JsonValue:
-    """The JSON of an answer; None where it is none, or more than a result may be."""
+    """The JSON of an answer; None where the answer is not JSON, or is larger than a result may be."""
     kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if not (kind == "application/json" or kind.endswith("+json")) or len(body) > MAX_RESULT_BYTES:
         return None
@@ -83,7 +83,7 @@ def result_of(headers: Mapping[str, str], body: bytes) -> JsonValue:
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """``Retry-After`` (RFC 9110 §10.2.3) in either form, at least zero; None when absent or unreadable.
 
-    A date is taken relative to the answer's own ``Date`` where it has one: the two clocks need not agree.
+    A date is read relative to the answer's own ``Date``, if there is one: the two clocks need not agree.
     """
     text = headers.get("Retry-After", "").strip()
     if re.fullmatch("[0-9]{1,10}", text):
@@ -106,7 +106,7 @@ def _http_date(text: str) -> datetime | None:
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn the client's errors into ours. All are retried but those that no retry can mend: refused address,
+    """Turn the client's errors into ours. All are retried except those that no retry can mend: refused address,
     bad URL.
 
     Raised ``from None``: the message says it all, and forty lines of the client's own frames would be kept
@@ -115,7 +115,7 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except aiohttp.InvalidURL as error:
-        # Its words are the URL, and secrets are in place there.
+        # The error's text is the URL, which holds the secrets.
         raise Permanent(f"The URL cannot be used ({type(error).__name__}).", code="bad_url") from None
     except aiohttp.ClientConnectorDNSError as error:
         if isinstance(error.os_error, AddressRefused):
@@ -134,7 +134,7 @@ def translated_errors() -> Iterator[None]:
     except TimeoutError as error:
         raise HandlerError(f"The connection could not be opened in time: {error}", code="timeout") from None
     except aiohttp.ClientResponseError as error:
-        # Not its words: they end with the URL, as the client requoted it.
+        # Not the error's own text: it ends with the URL, as the client requoted it.
         raise HandlerError(f"The answer is not valid HTTP: {error.message}", code="bad_response") from None
     except aiohttp.ClientPayloadError as error:
         raise HandlerError(f"The answer is not valid HTTP: {error}", code="bad_response") from None

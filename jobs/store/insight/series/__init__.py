@@ -1,1 +1,1 @@
-"""What happened and what was seen over time: the counts of processes, and the looks of the leader."""
+"""Figures over time: the counts of processes, and the samples of the leader."""

@@ -1,8 +1,8 @@
 """Samples: how much waited and ran, and how many slots there were, over time. The leader takes them for charts.
 
-The figures are those that ``/metrics`` reads, each of them bounded. There is a row a job type and step, and one of all
-types together; the types that tenants declare are one. So few rows are kept, however much there is, and no chart reads
-more than ``MAX_STEPS`` of them.
+The figures are those that ``/metrics`` reads, each of them bounded. There is one row per job type and step, and one of
+all types together; the types that tenants declare are one. So only few rows are kept, however much work there is, and
+no chart reads more than ``MAX_STEPS`` of them.
 """
 
 from collections import Counter
@@ -34,20 +34,20 @@ FIGURES = ("due", "parked", "queued", "running", "slots", "lag_seconds")
 
 
 def take() -> None:
-    """Look, and keep what is seen. Five statements; done twice it comes to the same."""
+    """Take a sample, and keep it. Six statements; done twice, it has the same result."""
     rows = [{"job_type": job_type, **seen} for job_type, seen in sorted(_seen().items())]
     _SQL["keep"](steps=[_seconds(step) for step in STEPS], rows=orjson.dumps(rows).decode())
 
 
 def purge() -> None:
-    """Forget what no chart shows any more."""
+    """Delete samples that no chart shows any more."""
     _SQL["purge"](steps=[_seconds(step) for step in STEPS], kept=list(STEPS.values()))
 
 
 def series(
     *, window: Window, job_type: str = ALL_TYPES
 ) -> tuple[datetime, datetime, list[Mapping[str, float] | None]]:
-    """Where the window begins and ends, and what was seen in each bucket of it; None: nobody looked."""
+    """The beginning and the end of the window, and the figures of each bucket of it; None: no sample was taken."""
     since, until, count = extent(window)
     step = next(step for step, kept in STEPS.items() if window.span <= kept)
     rows = _SQL["series"](
@@ -62,7 +62,7 @@ def series(
 
 
 def _seen() -> dict[str, dict[str, float]]:
-    """What there is by job type, and of all."""
+    """The present figures by job type, and of all types."""
     counts: dict[str, Counter[str]] = {ALL_TYPES: Counter()}
     lags: dict[str, float] = {}
 

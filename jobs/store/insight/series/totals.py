@@ -1,7 +1,7 @@
-"""Totals: how the firings of tenants went, read from what processes counted (``insight.activity``).
+"""Totals: how the firings of tenants went, read from the counts of processes (``insight.activity``).
 
-Not from the ledger: a count stands where it happened, not where the firing was due. A firing that is replayed counts
-again.
+They are not read from the ledger: a count stands at the time when it happened, not when the firing was due. A firing
+that is replayed counts again.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from jobs.store import db
 from jobs.store.insight.outcomes import Window, extent, patiently
 
 _SQL = db.queries("activity")
-#: Job types that are told of. A tenant can declare and delete any number.
+#: The most job types that are returned. A tenant can declare and delete any number.
 MAX_TYPES = 100
 _HOUR = timedelta(hours=1)
 
@@ -39,10 +39,10 @@ class Totals:
 
 
 def totals(*, tenant_ids: Iterable[int], window: Window, job_type: str = "") -> Totals:
-    """What happened of some tenants, or of ``ALL_TENANTS``, in the window, which begins with a whole bucket (in UTC)
+    """The counts of some tenants, or of ``ALL_TENANTS``, in the window, which begins with a whole bucket (in UTC)
     and ends now. ``job_type``: its stored name; '': of all.
 
-    Of all tenants the types that tenants declare are one, ``DECLARED_TYPES``. Raises ``StatementFailed`` after
+    For all tenants, the types that tenants declare are one, ``DECLARED_TYPES``. Raises ``StatementFailed`` after
     ``PATIENCE``.
     """
     since, until, count = extent(window)
@@ -67,7 +67,7 @@ def totals(*, tenant_ids: Iterable[int], window: Window, job_type: str = "") -> 
 
 
 def retried_most(*, tenant_ids: Iterable[int], window: Window, job_type: str, limit: int) -> dict[int, int]:
-    """How often each of some tenants retried in the window, the ``limit`` that did most. As ``totals``."""
+    """How often each of some tenants retried in the window, for the ``limit`` that retried most. As ``totals``."""
     since, until, _ = extent(window)
     with patiently():
         rows = _SQL["retried_most"](

@@ -7,7 +7,7 @@ from tests.interfaces.admin.world import World
 
 @pytest.fixture
 def world() -> World:
-    """With a run that has begun."""
+    """A world with a run that has begun."""
     world = World()
     assert world.run.workflow_id == world.workflow.id
     return world

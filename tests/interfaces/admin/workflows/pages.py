@@ -1,4 +1,4 @@
-"""What the console's pages of workflows and runs show, as tests read them."""
+"""The console's pages of workflows and runs, as tests read them."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ def shown(client: Client, page: str, row: Any, query: str = "") -> str:
 
 
 def task_rows(text: str) -> dict[str, dict[str, str]]:
-    """task -> what its row holds for the graph."""
+    """task -> the data that its row holds for the graph."""
     found = re.findall(r"<tr[^>]* data-task=\"(\w+)\"([^>]*)>", text)
     return {key: dict(re.findall(r'data-(\w+)="([^"]*)"', rest)) for key, rest in found}
 

@@ -1,4 +1,4 @@
-"""No list of workflows or runs reads a big table whole, whatever the planner knows of it."""
+"""No list of workflows or runs reads a big table whole, whichever statistics the planner has of it."""
 
 from itertools import cycle, islice
 from typing import Any
@@ -19,7 +19,8 @@ from tests.workflows.playing import begin, make_workflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 TABLES = ("jobs_workflow", "jobs_workflowversion", "jobs_workflowrun", "jobs_taskrun")
-#: Runs on record, of so many workflows; those a page may look at, and what a statement may read.
+#: Numbers of runs on record, of their workflows and tenants. Rows that a page may look at, and that a statement may
+#: read.
 RUNS, WORKFLOWS, TENANTS = 6_000, 600, 3
 SEARCHED, MOST_READ = 200, 1_000
 LISTS = [
@@ -47,7 +48,7 @@ LISTS = [
 
 @pytest.fixture
 def many() -> WorkflowRun:
-    """A run among many, whose tables look as big as they are."""
+    """A run among many. The tables look as big as they are."""
     make_new(*TABLES)
     tenants = [factories.make_tenant() for _ in range(TENANTS)]
     run = begin(make_workflow(tenants[0], ("extract", "load"), name="of-itself"))
@@ -79,7 +80,7 @@ def many() -> WorkflowRun:
 class TestLists:
     @pytest.fixture(autouse=True)
     def narrow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As if the tables were ten times as large."""
+        """Pretend that the tables are ten times as large."""
         monkeypatch.setattr(walks, "MAX_SEARCHED", SEARCHED)
 
     def offenders(self, operator: Client, run: WorkflowRun, *, most: int) -> dict[str, Any]:
@@ -102,5 +103,5 @@ class TestLists:
     def test_look_at_the_rows_of_one_tenant_when_nothing_was_analyzed(
         self, operator: Client, many: WorkflowRun
     ) -> None:
-        """Of a table of which it knows nothing Postgres expects few of a tenant's runs, and sorts all there are."""
+        """Without statistics Postgres expects few runs of a tenant, and sorts all of that tenant's runs."""
         assert self.offenders(operator, many, most=RUNS // TENANTS + SEARCHED) == {}

@@ -52,7 +52,7 @@ class TestARun:
         assert "asked to stop" in said(press(operator, f"{RUN}_cancel", world.run))
         assert buttons(operator, world.run) == {"retry"}
         assert "has ended" in said(press(operator, f"{RUN}_pause", world.run))
-        assert "did not succeed" in said(press(operator, f"{RUN}_retry", world.run))
+        assert "unsuccessful tasks" in said(press(operator, f"{RUN}_retry", world.run))
         assert play(world.run) == [["extract"], ["load"]]
         told = Change.objects.filter(kind="workflow").order_by("id")
         assert [(one.action, one.actor) for one in told] == [

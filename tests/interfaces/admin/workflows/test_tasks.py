@@ -89,7 +89,7 @@ class TestATask:
         assert "waits for the signal other" in said(operator.post(url, CONFIRMED | {"name": "other"}))
         assert not Change.objects.exists()
         answer = said(operator.post(url, CONFIRMED | {"name": name, "payload": '{"sum": 3}'}))
-        assert f"Gave the signal {name}." in answer
+        assert f"Sent the signal {name}." in answer
         assert states(run) == {"wait": "succeeded", "ship": "started"}
         assert Trigger.objects.get(workflow_run_id=run.id, job_type="carillon.wait").result == {"sum": 3}
         [change] = Change.objects.filter(kind="workflow")
@@ -142,7 +142,7 @@ class TestATask:
 
 
 class TestATriggerOfATask:
-    """Its hidden job has no page: links lead to the run, or the workflow."""
+    """The task's hidden job has no page: links lead to the run, or to the workflow."""
 
     def test_is_linked_to_its_run_and_is_not_replayed_by_itself(self, world: World, operator: Client) -> None:
         [row] = claim_due()

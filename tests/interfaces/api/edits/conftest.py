@@ -7,5 +7,5 @@ from jobs.actions.bulk import edits
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine is to do as much in a slice as a fast one."""
+    """A slow machine must do as much in a slice as a fast one."""
     monkeypatch.setattr(edits, "MAX_JUDGING_SECONDS", 60.0)

@@ -1,4 +1,4 @@
-"""``edit`` of ``/operations``: a merge patch over all jobs that match, judged as ``PATCH /jobs/{id}`` judges it."""
+"""``edit`` of ``/operations``: a merge patch over all jobs that match, decided as ``PATCH /jobs/{id}`` decides it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +16,7 @@ from tests.factories import HOUR, make_job, make_trigger, now, row, state_of, st
 from tests.interfaces.api.caller import Caller, noop_job
 from tests.interfaces.api.edits.edits import CRON, HOOK, begin, carry_on, made, run
 
-#: Patches that some job takes, with the job.
+#: Patches that some job accepts, with the job.
 TAKEN = [
     ({}, {"priority": "critical"}),
     ({}, {"priority": None, "timeout_seconds": None}),
@@ -182,7 +182,7 @@ class TestAnEdit:
     def test_spends_no_more_on_payloads_in_a_slice_than_a_call_may(
         self, owner: Caller, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """And refuses none for what the others cost: those come with the next slice."""
+        """And it refuses no job because of the others' cost: that job comes with the next slice."""
         owner.put("/job-types/invoice.render", {"payload_schema": {"type": "object", "minProperties": 0}})
         for name in ("one", "two", "three"):
             owner.post("/jobs", noop_job(name=name, job_type="invoice.render"))

@@ -46,7 +46,7 @@ def told(action: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def offer_of(page: HttpResponse) -> tuple[str, str]:
-    """What the form carries, and the secret that it shows."""
+    """The value that the form carries, and the secret that it shows."""
     text = page.content.decode()
     offer = re.search(r'name="offer" value="([^"]+)"', text)
     shown = re.search(r'id="secret">([A-Z2-7 ]+)<', text)

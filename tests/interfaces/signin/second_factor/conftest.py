@@ -23,13 +23,13 @@ def optional(settings: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one step of 30 s, however long the test takes."""
+    """The time stays in one step of 30 s, however long the test takes."""
     monkeypatch.setattr(second_factor, "present_step", lambda: 63_000_000)
 
 
 @pytest.fixture(autouse=True)
 def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets of this test's own: nobody has tried anything."""
+    """Buckets of this test's own: they have counted no tries."""
     buckets_of, mine = logins._buckets_of, uuid4()
     monkeypatch.setattr(
         logins,
@@ -52,7 +52,7 @@ def ops() -> User:
 
 @pytest.fixture
 def secret(ops: User) -> str:
-    """Of the app that ``ops`` has; its code of two steps ago is used."""
+    """The secret in the app of ``ops``. Its code of two steps ago is used."""
     text = second_factor.new_secret()
     second_factor.set_up(operator=ops, secret=text, code=code_of(text))
     SecondFactor.objects.update(used_step=second_factor.present_step() - 2)

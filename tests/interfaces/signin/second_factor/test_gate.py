@@ -1,4 +1,4 @@
-"""Second factors where they are required: who has none is led to set one up."""
+"""Second factors where they are required: an operator without one is led to set one up."""
 
 import pytest
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Second factors that are lost: reset by an access administrator or by command, and what is kept of a secret."""
+"""Second factors that are lost: reset by an access administrator or by command, and how a secret is kept."""
 
 from io import StringIO
 
@@ -40,7 +40,7 @@ class TestResetting:
     def test_is_not_for_those_who_may_do_less_nor_for_oneself(self, ops: User, secret: str) -> None:
         administrator = signed_in("view_user", "change_user")
         url = reverse("admin:auth_user_reset_second_factor", args=[ops.pk])
-        assert administrator.post(url, CONFIRMED).status_code == 403  # a superuser's
+        assert administrator.post(url, CONFIRMED).status_code == 403  # ``ops`` is a superuser
         client = browser()
         give_password(client)
         give(client, code_of(secret))

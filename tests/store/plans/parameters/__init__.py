@@ -1,7 +1,7 @@
 """Every query of the store with parameters such as the engine gives it, in a module for each area of the store.
 
-A new query has its entry in the module that holds the others of its SQL file; ``tests/store/test_plans.py`` fails
-without it.
+A new query has its entry in the module that holds the others of its SQL file. Without it, ``tests/store/test_plans.py``
+fails.
 """
 
 from types import ModuleType
@@ -22,7 +22,7 @@ from tests.store.plans.parameters.sample import Parameters
 
 
 def gathered(*areas: ModuleType) -> Parameters:
-    """The entries of all areas; a query that two of them tell of is refused."""
+    """The entries of all areas. A query that two areas name is refused."""
     found: Parameters = {}
     for area in areas:
         if twice := found.keys() & area.PARAMETERS.keys():

@@ -1,4 +1,4 @@
-"""Parameters of the statements about attempts: claimed, renewed, finished, and recovered where no worker did."""
+"""Parameters of the statements about attempts: claimed, renewed, finished, and recovered where no worker finished."""
 
 from datetime import timedelta
 from typing import Any

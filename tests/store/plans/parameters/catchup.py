@@ -1,4 +1,4 @@
-"""Parameters of the statements about firings that were missed."""
+"""Parameters of the statements about missed firings."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Parameters of what the installation counts and says of itself: activity, metrics, samples and workers."""
+"""Parameters of the statements by which an installation counts and reports: activity, metrics, samples and workers."""
 
 from uuid import UUID
 
@@ -12,7 +12,7 @@ PARAMETERS: Parameters = {
         "rows": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
         "declared_types": "declared@tenants",
     },
-    # Hours from the edges of what fill() counted and of a day's partition: of those an hour may be the whole.
+    # Some hours away from the edges of the counts of fill() and of a day's partition: there one hour may be everything.
     "activity.roll_up": lambda s: {"hour": s.now.replace(minute=0, second=0, microsecond=0) - 6 * HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
     "activity.retried_most": lambda s: {

@@ -1,4 +1,4 @@
-"""Parameters of the statements by which dispatch chooses, and by which it leaves waiting what may not start."""
+"""Parameters of the statements by which dispatch chooses, or leaves triggers waiting that may not start."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parameters of what people read: lists, explanations, forecasts, and how jobs and tenants fare."""
+"""Parameters of the statements that people read: lists, explanations, forecasts, and how jobs and tenants fare."""
 
 from datetime import timedelta
 from uuid import UUID

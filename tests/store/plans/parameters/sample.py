@@ -1,4 +1,4 @@
-"""What the parameters of a call are made of: a hundred triggers and jobs of a ledger, or none."""
+"""The values from which a call's parameters are made: a hundred triggers and jobs of a ledger, or none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Sample:
         return [value] * len(self.ids)
 
 
-#: By the name of a query, what makes its parameters.
+#: From the name of a query to the function that makes its parameters.
 Parameters = dict[str, Callable[[Sample], dict[str, Any]]]
 
 

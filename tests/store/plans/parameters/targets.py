@@ -1,4 +1,4 @@
-"""Parameters of the statements about what jobs call: rules for targets, and circuit breakers."""
+"""Parameters of the statements about the targets of jobs: rules for targets, and circuit breakers."""
 
 from uuid import UUID
 

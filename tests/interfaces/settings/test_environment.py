@@ -1,48 +1,17 @@
 """The environment is checked as a whole at start (12-factor): every bad setting is named at once."""
 
 import base64
-import os
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from scheduler_project import environment, tracing
+from scheduler_project import environment
 from scheduler_project.embedded.stack import EmbeddedStack
-
-GOOD = {
-    "DATABASE_URL": "postgresql://carillon:secret@db:5432/carillon",
-    "REDIS_URL": "redis://redis:6379/0",
-    "SECRET_KEY": "k" * 50,
-    "ALLOWED_HOSTS": "carillon.example.org, other.example.org",
-}
-
-
-@pytest.fixture
-def environ(monkeypatch, tmp_path):
-    """The environment with nothing of ours in it but a data directory."""
-    import os
-
-    for name in list(os.environ):
-        if name.startswith("CARILLON_") or name in {
-            *GOOD,
-            "DATABASE_DIRECT_URL",
-            "DATABASE_REPLICA_URL",
-            "BROKER_URL",
-            "DEBUG",
-            "CSRF_TRUSTED_ORIGINS",
-        }:
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("CARILLON_DATA_DIR", str(tmp_path / "data"))
-
-    def set_all(**variables: str) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-
-    return set_all
+from tests.interfaces.settings.conftest import GOOD
 
 
 class TestWhatIsLeftEmpty:
-    """As a line of ``.env`` whose value nobody filled in."""
+    """A line of ``.env`` whose value was not filled in."""
 
     def test_is_as_if_it_were_not_there(self, environ):
         optional = (
@@ -303,119 +272,3 @@ class TestAReplica:
         with pytest.raises(ImproperlyConfigured, match=wrong) as refusal:
             environment.load()
         assert "hunter2" not in str(refusal.value)
-
-
-class TestTraces:
-    """OpenTelemetry's own variables, which are checked where a collector is named, and left alone where none is."""
-
-    COLLECTOR = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
-
-    @pytest.fixture(autouse=True)
-    def _nothing_of_it(self, monkeypatch):
-        for name in [name for name in os.environ if name.startswith("OTEL_")]:
-            monkeypatch.delenv(name)
-
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {},
-            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
-            {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"},
-            {"OTEL_TRACES_SAMPLER": "always_on", "OTEL_TRACES_SAMPLER_ARG": "whatever"},
-            {"OTEL_TRACES_SAMPLER": "", "OTEL_EXPORTER_OTLP_PROTOCOL": ""},
-        ],
-    )
-    def test_are_on_where_a_collector_is_named(self, environ, more):
-        environ(**GOOD, **self.COLLECTOR, **more)
-        environment.load()
-        assert tracing.is_on(os.environ)
-
-    @pytest.mark.parametrize(
-        "given", [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, COLLECTOR | {"OTEL_SDK_DISABLED": "TRUE"}]
-    )
-    def test_are_off_otherwise_whatever_else_is_set(self, environ, given):
-        environ(**GOOD, **given, OTEL_TRACES_SAMPLER="other", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
-        environment.load()
-        assert not tracing.is_on(os.environ)
-
-    @pytest.mark.parametrize(
-        ("bad", "right"),
-        [
-            ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}, "http://collector:4318"),
-            ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:x"}, "http://collector:4318"),
-            ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "must be http/protobuf"),
-            ({"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, "must be http/protobuf"),
-            ({"OTEL_TRACES_SAMPLER": "sometimes"}, "parentbased_traceidratio"),
-            ({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "10"}, "from 0 to 1"),
-            ({"OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}, "from 0 to 1"),
-        ],
-    )
-    def test_refuse_what_would_be_ignored(self, environ, bad, right):
-        environ(**GOOD, **self.COLLECTOR | bad)
-        name = "OTEL_TRACES_SAMPLER" if "SAMPLER" in str(bad) else next(iter(bad))
-        with pytest.raises(ImproperlyConfigured, match=f"{name}.*{right}"):
-            environment.load()
-
-    def test_say_what_to_install(self, environ, monkeypatch):
-        monkeypatch.setattr(tracing, "find_spec", lambda name: None)
-        environ(**GOOD, **self.COLLECTOR)
-        with pytest.raises(ImproperlyConfigured, match=r"pip install -r requirements/otel\.txt"):
-            environment.load()
-
-
-class TestSigningIn:
-    """The identity provider and the second factor."""
-
-    PROVIDER = {
-        "CARILLON_OIDC_ISSUER": "https://id.example.org/realms/ours/",
-        "CARILLON_OIDC_CLIENT_ID": "carillon",
-        "CARILLON_OIDC_CLIENT_SECRET": "hush-hush",
-    }
-
-    def test_is_by_password_alone_unless_something_is_set(self, environ):
-        environ(**GOOD)
-        platform = environment.load()[0]
-        assert (platform.oidc(), platform.second_factor, platform.password_sign_in) == (None, "off", True)
-
-    def test_is_by_the_provider_that_is_set(self, environ):
-        environ(**GOOD, **self.PROVIDER, CARILLON_OIDC_NAME="Ours")
-        assert environment.load()[0].oidc() == (
-            "https://id.example.org/realms/ours",
-            "carillon",
-            "hush-hush",
-            "Ours",
-        )
-
-    @pytest.mark.parametrize("missing", PROVIDER)
-    def test_needs_all_that_belongs_to_the_provider(self, environ, missing):
-        environ(**GOOD, **self.PROVIDER | {missing: ""})
-        with pytest.raises(ImproperlyConfigured, match=f"{missing}: is required with CARILLON_OIDC_"):
-            environment.load()
-
-    @pytest.mark.parametrize(
-        "issuer",
-        [
-            "id.example.org",
-            "http://id.example.org",
-            "https://",
-            "https://id.example.org/?a=b",
-            "https://user@id.example.org",
-            "https://id.example.org:port",
-        ],
-    )
-    def test_refuses_what_is_no_issuer(self, environ, issuer):
-        environ(**GOOD, **self.PROVIDER | {"CARILLON_OIDC_ISSUER": issuer})
-        with pytest.raises(ImproperlyConfigured, match="CARILLON_OIDC_ISSUER: must look like https://"):
-            environment.load()
-
-    def test_needs_some_way_in(self, environ):
-        environ(**GOOD, CARILLON_PASSWORD_SIGN_IN="false")
-        with pytest.raises(ImproperlyConfigured, match="CARILLON_PASSWORD_SIGN_IN: can be false only with"):
-            environment.load()
-
-    def test_refuses_a_second_factor_that_is_none_of_the_three(self, environ):
-        environ(**GOOD, CARILLON_SECOND_FACTOR="maybe")
-        with pytest.raises(
-            ImproperlyConfigured, match=r"CARILLON_SECOND_FACTOR: .*'off', 'optional' or 'required'"
-        ):
-            environment.load()

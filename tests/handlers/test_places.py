@@ -1,0 +1,96 @@
+"""Calls of a process get places by tenant, and start one by one, of each tenant in turn."""
+
+from collections.abc import Callable
+
+from jobs.handlers.shares.places import STARTS, Places
+
+ROOM = 400
+
+
+class Loop:
+    """Turns of a loop, by hand."""
+
+    def __init__(self) -> None:
+        self._soon: list[Callable[[], None]] = []
+
+    def soon(self, function: Callable[[], None]) -> None:
+        self._soon.append(function)
+
+    def turn(self) -> None:
+        due, self._soon = self._soon, []
+        for function in due:
+            function()
+
+
+class Line:
+    """Calls that note the tenant whose turn it was."""
+
+    def __init__(self, total: int) -> None:
+        self.loop = Loop()
+        self.places = Places(total, room=ROOM, soon=self.loop.soon)
+        self.begun: list[str] = []
+
+    def enter(self, tenant: str, calls: int) -> None:
+        for _ in range(calls):
+            self.places.enter(tenant, _Call(self.begun, tenant))
+
+
+class _Call:
+    def __init__(self, begun: list[str], tenant: str) -> None:
+        self._begun, self._tenant = begun, tenant
+
+    def may_start(self) -> bool:
+        return True
+
+    def start(self) -> bool:
+        self._begun.append(self._tenant)
+        return True
+
+
+def test_calls_start_one_by_one() -> None:
+    line = Line(600)
+    line.enter("a", 100)
+    assert len(line.begun) == STARTS
+    for _ in range(100 // STARTS - 1):
+        line.loop.turn()
+    assert len(line.begun) == 100
+
+
+def test_a_tenants_call_does_not_wait_until_anothers_have_all_started() -> None:
+    line = Line(600)
+    line.enter("a", 100)
+    line.enter("b", 1)
+    for _ in range(2):
+        line.loop.turn()
+    assert line.begun.index("b") <= 2 * STARTS
+
+
+def test_tenants_take_turns() -> None:
+    line = Line(600)
+    for tenant in "abc":
+        line.enter(tenant, 10)
+    for _ in range(30 // STARTS):
+        line.loop.turn()
+    assert sorted(line.begun) == sorted("abc" * 10)
+    middle = line.begun[STARTS : STARTS + 18]
+    assert {tenant: middle.count(tenant) for tenant in "abc"} == dict.fromkeys("abc", 6)
+
+
+def test_a_call_that_waits_for_its_turn_alone_does_not_make_its_tenant_wait_for_places() -> None:
+    line = Line(600)
+    line.enter("a", 100)
+    assert line.places.usage() == ((), ())
+
+
+def test_a_tenant_without_places_is_told_to_wait_and_holds_up_no_other() -> None:
+    line = Line(6)
+    line.enter("a", 10)
+    for _ in range(10):
+        line.loop.turn()
+    assert line.begun == ["a", "a"]
+    assert line.places.usage().waiting == ("a",)
+    line.enter("b", 1)
+    assert line.begun == ["a", "a", "b"]
+    line.places.leave("a")
+    line.loop.turn()
+    assert line.begun == ["a", "a", "b", "a"]
