@@ -35,6 +35,13 @@ def browser() -> Iterator[Chrome]:
         yield driver
 
 
+@pytest.fixture(autouse=True)
+def page_that_is_left(browser: Chrome) -> Iterator[None]:
+    """Leave the test's page while there is a database: some pages ask for more every second."""
+    yield
+    browser.get("about:blank")
+
+
 def sign_in(browser: Chrome, url: str, user: User) -> None:
     """Open the overview as ``user``."""
     client = Client()
