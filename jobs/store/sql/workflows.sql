@@ -306,20 +306,26 @@ FROM unnest(%(ids)s::uuid[], %(references)s::text[]) WITH ORDINALITY AS w(id, re
 -- dropped, and with the run that it last began, if it begins runs.
 -- index: primary keys, taskrun_one_an_item, workflowrun_one_a_start
 -- returns: one row a task, in the order of the version
-SELECT t.key AS task, r.state, r.reason, coalesce(e.after, '[]') AS after, r.ready_at, r.finished_at,
-       f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
+WITH version AS MATERIALIZED (
+    SELECT r.version_id, (SELECT jsonb_agg(t.key ORDER BY t.number) FROM jobs_workflowtask t
+                          WHERE t.version_id = r.version_id) AS keys
+    FROM jobs_workflowrun r WHERE r.id = %(id)s
+), befores AS MATERIALIZED (
+    -- One value for all tasks: a join of tasks with edges may become a loop in a loop.
+    SELECT jsonb_object_agg(after, listed) AS of_number FROM (
+        SELECT after, jsonb_agg(jsonb_build_object('task', (SELECT keys FROM version) -> before, 'on', condition)
+                                ORDER BY before) AS listed
+        FROM jobs_workflowedge WHERE version_id = (SELECT version_id FROM version)
+        GROUP BY after) edges
+)
+SELECT t.key AS task, r.state, r.reason, coalesce(b.of_number -> t.number::text, '[]') AS after, r.ready_at,
+       r.finished_at, f.id AS trigger_id, f.state AS trigger_state, f.due_at, f.started_at, f.attempt_count,
        CASE WHEN t.waits THEN (SELECT j.payload FROM jobs_job j WHERE j.id = t.job_id) END AS wait,
        r.item_count, CASE WHEN r.item_count IS NOT NULL AND r.state = 'started' THEN r.undecided END AS items_left,
        t.needs_all, r.exempt, i.id AS inner_run_id, i.state AS inner_run_state
-FROM jobs_workflowrun run
+FROM befores b, jobs_workflowrun run
     JOIN jobs_workflowtask t ON t.version_id = run.version_id
     JOIN jobs_taskrun r ON r.run_id = run.id AND r.task = t.number AND r.item IS NULL
-    LEFT JOIN (
-        SELECT e.version_id, e.after AS number,
-               jsonb_agg(jsonb_build_object('task', b.key, 'on', e.condition) ORDER BY e.before) AS after
-        FROM jobs_workflowedge e JOIN jobs_workflowtask b ON b.version_id = e.version_id AND b.number = e.before
-        WHERE e.version_id = (SELECT version_id FROM jobs_workflowrun WHERE id = %(id)s)
-        GROUP BY e.version_id, e.after) e ON e.number = t.number
     LEFT JOIN jobs_trigger f ON f.id = r.id
     LEFT JOIN LATERAL (
         SELECT id, state FROM jobs_workflowrun
