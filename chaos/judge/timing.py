@@ -163,15 +163,34 @@ def _resumed(all_lags: list[Lag], episode: Episode) -> float:
 
 
 def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
-    """The longest time from a strike to the next execution of a trigger that it had cut short."""
+    """The longest time from a strike to the next execution of a trigger that it had cut short.
+
+    A later strike may have taken the message that was to begin that execution: the trigger was sent again, under a
+    fence that no execution had. The time counts from the last strike then, and is at least the mean for each message.
+    """
     window = next(window for window in case.windows if window.id == window_id)
     wanted = set(repeats[window_id])
+    cut_short: dict[str, Arrival] = {}
     nexts: dict[str, Arrival] = {}
     for delivery in case.deliveries:
         trigger_id = delivery.request.trigger_id
-        if trigger_id in wanted and delivery.at > window.struck_at:
-            nexts.setdefault(trigger_id, delivery)
-    return max((delivery.at - window.struck_at for delivery in nexts.values()), default=0.0)
+        if trigger_id in wanted:
+            known = cut_short if delivery.at <= window.struck_at else nexts
+            known[trigger_id] = delivery if known is cut_short else known.get(trigger_id, delivery)
+
+    def seconds(trigger_id: str, taken_up: Arrival) -> float:
+        since = taken_up.at - window.struck_at
+        later = [
+            other.struck_at
+            for other in case.windows
+            if other.limits.reclaim_seconds and window.struck_at < other.struck_at < taken_up.at
+        ]
+        before = cut_short.get(trigger_id)
+        unseen = taken_up.request.fence - before.request.fence - 1 if before else 0
+        taken = min(unseen, len(later))
+        return max(taken_up.at - later[-1], since / (taken + 1)) if taken > 0 else since
+
+    return max((seconds(*each) for each in nexts.items()), default=0.0)
 
 
 def bounds(case: Case, episodes: list[Figures]) -> Iterator[Breach]:

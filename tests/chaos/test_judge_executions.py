@@ -220,6 +220,20 @@ class TestTime:
         assert judged([*records, *again(number=1, late=33)]).passed
         assert kinds([*records, *again(number=1, late=36)]) == {"reclaimed late"}
 
+    def test_counts_from_a_later_strike_where_that_took_a_message(self):
+        def kinds_of(late: float, *, fence: int, strike: float = 40, number: int = 1) -> set[str]:
+            strikes = [*a_fault(1, 10.3, 12), *a_fault(number, strike, strike + 1)]
+            records = without(a_run(JOB, more=strikes, closed=150), delivered_at(firing(1)))
+            records += executed(JOB, firing(1), sent=False)
+            return kinds([*records, *again(number=1, late=late, fence=fence)])
+
+        assert kinds_of(54, fence=3) == set()
+        assert kinds_of(54, fence=2) == {"reclaimed late"}  # no message was sent in between
+        assert kinds_of(54, fence=3, strike=70) == {"reclaimed late"}
+        assert kinds_of(54, fence=3, number=9) == {"reclaimed late"}  # a fault that takes none
+        assert kinds_of(68, fence=3) == {"reclaimed late"}
+        assert kinds_of(73, fence=3, strike=75) == {"reclaimed late"}
+
 
 class TestAnyHistory:
     @given(
