@@ -23,6 +23,7 @@ class Cost(NamedTuple):
 _BENCHES = "docs/benchmarks.md, Figures: "
 _TABLES = "tests/engine/test_bytes.py: real tables and indexes after vacuum, a noop firing"
 _CONNECTIONS = 'docs/operations.md, "Postgres"'
+_REPLICA = 'docs/operations.md, "A replica"'
 _PSS = "proportional set size of processes of test clusters under load, the largest seen, rounded up"
 COSTS: Mapping[str, Cost] = {
     "carried": Cost(8942, "firings a second", _BENCHES + "throughput, end to end, one Postgres on two cores"),
@@ -48,6 +49,12 @@ COSTS: Mapping[str, Cost] = {
         17, "connections per web process", _CONNECTIONS + ": 16 threads, and one for its counts"
     ),
     "worker_connections": Cost(1, "connection of a worker's main process", _CONNECTIONS),
+    "watch_connections": Cost(
+        1, "connection of a web process to the primary, to watch the replica", _REPLICA
+    ),
+    "replica_connections": Cost(
+        17, "connections to the replica per web process", _REPLICA + ": 16 threads, and one that watches it"
+    ),
     "spare_connections": Cost(10, "connections", "a choice: psql, migrate, dumps, monitoring"),
     "slot_mib": Cost(90, "MiB", _PSS),
     "worker_mib": Cost(90, "MiB", _PSS + "; the process above the pool"),
@@ -62,6 +69,7 @@ GIB = 2**30
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """A load. ``runtime_seconds``: of a handler or a target. ``kept_bytes``: an attempt's result and output.
+    ``replica``: history is read from a replica.
 
     Raises ``InvalidInput`` that names each field out of its bounds.
     """
@@ -74,6 +82,7 @@ class Load:
     kept_bytes: int = 0
     webhooks: bool = False
     all_events: bool = False
+    replica: bool = False
 
     def __post_init__(self) -> None:
         wrong = {
@@ -156,7 +165,8 @@ def _servers(load: Load, needs: Mapping[str, Need]) -> dict[str, Need]:
         "beat": (BEATS, "beats"),
         "web": (WEB_PROCESSES, "web processes"),
     }
-    connections, terms = _sum(numbers, "connections")
+    watch = {"watch": (WEB_PROCESSES, "watches of the replica")} if load.replica else {}
+    connections, terms = _sum(numbers | watch, "connections")
     spare = _cost("spare_connections")
     memory, terms_of_memory = _sum(numbers, "mib")
     each, rate = _cost("connection_mib"), load.firings_per_second * load.attempts
@@ -167,6 +177,7 @@ def _servers(load: Load, needs: Mapping[str, Need]) -> dict[str, Need]:
         "memory_of_connections": Need(
             total * each, "MiB in Postgres, in addition to shared_buffers", f"{_n(total)} * {_n(each)}"
         ),
+        **(_connections_of_replica() if load.replica else {}),
         **_disk(load),
         "share_of_one_postgres": Need(
             round(rate / _cost("carried"), 5),
@@ -174,6 +185,13 @@ def _servers(load: Load, needs: Mapping[str, Need]) -> dict[str, Need]:
             f"{_n(rate)} / {_n(_cost('carried'))} a second",
         ),
     }
+
+
+def _connections_of_replica() -> dict[str, Need]:
+    connections, terms = _sum({"replica": (WEB_PROCESSES, "web processes")}, "connections")
+    spare = _cost("spare_connections")
+    need = Need(connections + spare, "max_connections of the replica", f"{terms} + {_n(spare)} spare")
+    return {"connections_to_the_replica": need}
 
 
 def _sum(numbers: Mapping[str, tuple[float, str]], cost: str) -> tuple[float, str]:

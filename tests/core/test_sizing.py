@@ -50,6 +50,11 @@ class TestServers:
     def test_hold_the_connections_of_every_process(self) -> None:
         assert value("connections") == 29 * 3 + 4 + 2 * 4 + 4 * 17 + 10
 
+    def test_hold_connections_to_a_replica_and_one_more_of_each_web_process(self) -> None:
+        assert value("connections", replica=True) - value("connections") == 4
+        assert value("connections_to_the_replica", replica=True) == 4 * 17 + 10
+        assert "connections_to_the_replica" not in sized().needs
+
     def test_keep_every_firing_of_retention(self) -> None:
         firing = value("bytes_of_a_firing")
         assert firing == COSTS["trigger_bytes"].value + COSTS["attempt_bytes"].value > 500
@@ -81,7 +86,7 @@ class TestFormulas:
     def test_have_the_numbers_that_give_the_figure(self) -> None:
         """Each formula that is one term of sums, products and quotients is computed as it is written."""
         computed = 0
-        for name, need in sized(kept_bytes=100).needs.items():
+        for name, need in sized(kept_bytes=100, replica=True).needs.items():
             term = need.formula.partition(", at least")[0].partition(" on different")[0].replace(",", "")
             term = re.sub(r"(?<=\d) [a-z][a-z -]*(?=[*+/) ]|$)", " ", term)
             if not re.fullmatch(r"[\d. +*/()-]+", term):

@@ -49,6 +49,9 @@ class Command(PromptCommand):
             "--webhooks", action="store_true", help="asynchronous: a process has 200 webhooks in flight"
         )
         parser.add_argument("--all-events", action="store_true", help="the event feed also lists successes")
+        parser.add_argument(
+            "--replica", action="store_true", help="history is read from a replica, DATABASE_REPLICA_URL"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, **options: Any) -> None:
