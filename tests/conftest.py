@@ -105,11 +105,11 @@ def clock(db: None) -> Iterator[Callable[[timedelta], None]]:
 
 
 @pytest.fixture(autouse=True)
-def time_stands_still(request: pytest.FixtureRequest) -> None:
-    """In a test that is one transaction, time passes only when the test moves ``clock``.
+def statements_have_one_time(request: pytest.FixtureRequest) -> None:
+    """In a test that is one transaction, time stands still within each statement.
 
-    To the engine a transaction is an instant. A test takes real time, so it would have two clocks. A firing that fell
-    due between them would be neither due nor ahead. The rollback sets the clock going again.
+    To the engine a statement is an instant. A firing that fell due between the two clocks of a statement would be
+    neither due nor ahead. The rollback sets the clock going again.
     """
     marker = request.node.get_closest_marker("django_db")
     if marker is None or "transactional_db" in request.fixturenames or "live_server" in request.fixturenames:

@@ -41,6 +41,16 @@ def set_clock(offset: timedelta) -> None:
         cursor.execute("SELECT set_config('carillon.clock_offset', %s, false)", [str(offset.total_seconds())])
 
 
+def advance_clock(by: timedelta) -> None:
+    """Move this connection's clock on, from wherever it is."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT set_config('carillon.clock_offset', (%s + coalesce(nullif(current_setting("
+            "'carillon.clock_offset', true), ''), '0')::numeric)::text, false)",
+            [by.total_seconds()],
+        )
+
+
 def make_tenant(**columns: Any) -> Tenant:
     slug = f"tenant-{next(_number)}"
     return Tenant.objects.create(**({"slug": slug, "name": slug} | columns))

@@ -200,7 +200,7 @@ class TestAnEnd:
 
     def test_of_few_firings_puts_them_on_record_one_by_one(self, clock: Clock, engine: Engine) -> None:
         job = create("fire_once")
-        clock(2 * HOUR)
+        clock(2 * HOUR + SECOND)
         actions.cancel_job(tenant=job.tenant, job_id=job.id)
         decide()
         assert Counter(Trigger.objects.values_list("state", "reason")) == {

@@ -19,7 +19,7 @@ from tests.factories import ANYONE, HOUR, MINUTE, SECOND, make_trigger
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 #: Missed firings of which each costs a turn: more than dispatch is left to decide without a catch-up.
-MANY = 150
+MANY = 40
 
 
 class TestAnOutage:
@@ -31,7 +31,7 @@ class TestAnOutage:
     ) -> None:
         if policy == "fire_all":  # one after the other, a turn each
             seconds = max(seconds, int(away.total_seconds()) // MANY)
-        job = make_every(seconds, misfire_policy=policy, max_catchup=50)
+        job = make_every(seconds, misfire_policy=policy, max_catchup=20)
         engine.turn()
         clock(away + 30 * SECOND)
         engine.settle()

@@ -36,43 +36,56 @@ from tests.workflows.playing import begin, make_workflow
 
 @pytest.fixture
 def url(owner: Caller) -> Callable[[str], str]:
-    """Fills a route in with the owner's job and trigger, in a state the route can act on."""
+    """Fills a route in with the owner's objects, in a state the route can act on. Only those it may name are made."""
 
-    def fill(route: str) -> str:
-        for tenant in Tenant.objects.all() if "worker/" in route else [owner.tenant]:
-            declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
-        job = make_job(owner.tenant)
-        trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
-        put_target(pattern="api.example.com", changes={"rate_per_second": 5})
-        put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
-        operation = begin_operation(tenant=owner.tenant, verb="pause", wanted={})
-        key, _ = create_api_key(tenant=owner.tenant, name="to be revoked", scopes=["read"])
+    def workflows(route: str) -> dict[str, object]:
         hourly = {"type": "cron", "cron": "@hourly"}
         workflow = make_workflow(owner.tenant, tasks=["extract"], schedule=hourly)
         run = begin(workflow) if "run_id" in route else None
         if run and route.endswith("retry"):
             WorkflowRun.objects.filter(id=run.id).update(state="failed", finished_at=now())
-        made = {
-            "operation": operation.id,
-            "workflow": workflow.id,
-            "run": run.id if run else MISSING,
-            "attempt": make_attempt(trigger).id,
-            "backfill": CatchUp.objects.create(
-                job=Job.with_hidden.get(id=workflow.schedule_job_id) if "workflows/" in route else job,
-                tenant_id=job.tenant_id,
-                job_version=1,
-                origin="backfill",
-                policy="fire_all",
-                from_at=now() - HOUR,
-                until_at=now(),
-                cursor=now() - HOUR,
-                expected=60,
-                created_at=now(),
-            ).id,
-            "slug": owner.tenant.slug,
-            "prefix": key.prefix,
-        }
-        return with_ids(route, job=job.id, trigger=trigger.id, name=job.name, **made)
+        made = backfill(Job.with_hidden.get(id=workflow.schedule_job_id)) if "backfill_id" in route else {}
+        return {"workflow": workflow.id, "run": run.id if run else MISSING, **made}
+
+    def backfill(job: Job) -> dict[str, object]:
+        catch_up = CatchUp.objects.create(
+            job=job,
+            tenant_id=job.tenant_id,
+            job_version=1,
+            origin="backfill",
+            policy="fire_all",
+            from_at=now() - HOUR,
+            until_at=now(),
+            cursor=now() - HOUR,
+            expected=60,
+            created_at=now(),
+        )
+        return {"backfill": catch_up.id}
+
+    def fill(route: str) -> str:
+        job = make_job(owner.tenant)
+        trigger = make_trigger(job, "dead" if route.endswith("replay") else "pending")
+        made: dict[str, object] = {"job": job.id, "trigger": trigger.id, "name": job.name}
+        kind = route.partition("/")[0]
+        match kind:
+            case "worker" | "job-types":
+                for tenant in Tenant.objects.all() if kind == "worker" else [owner.tenant]:
+                    declare_type(tenant=tenant, name=PULL_TYPE, declaration={})
+            case "secrets" | "events" | "audit":
+                put_secret(tenant=owner.tenant, name=PULL_TYPE, value="value of the owner", hosts=["*"])
+            case "operations":
+                made["operation"] = begin_operation(tenant=owner.tenant, verb="pause", wanted={}).id
+            case "attempts" | "triggers":
+                made["attempt"] = make_attempt(trigger).id
+            case "workflows" | "workflow-runs":
+                made |= workflows(route)
+            case "jobs" if "backfill" in route:
+                made |= backfill(job)
+            case "installation":
+                put_target(pattern="api.example.com", changes={"rate_per_second": 5})
+                key, _ = create_api_key(tenant=owner.tenant, name="to be revoked", scopes=["read"])
+                made |= {"slug": owner.tenant.slug, "prefix": key.prefix}
+        return with_ids(route, **made)
 
     return fill
 
@@ -192,8 +205,9 @@ class TestEveryRoute:
     ) -> None:
         caller = served(owner, route)
         lacking = next(method for method in ("PUT", "PATCH", "POST") if (method, route) not in ROUTES)
+        path = url(route)
         for method, query in ((lacking, ""), ("TRACE", ""), ("TRACE", "?fields=id")):
-            response = caller.call(method, url(route) + query, {} if method == lacking else None)
+            response = caller.call(method, path + query, {} if method == lacking else None)
             assert response.status_code == 405, method
             assert response["Content-Type"] == "application/problem+json"
 
