@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib import admin
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
@@ -75,6 +76,14 @@ def tables_are_emptied_at_little_cost() -> Iterator[None]:
     """Emptying the tables after each test that commits took most of the time of a short test."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def passwords_are_hashed_at_little_cost() -> Iterator[None]:
+    """Each hash of a password takes a tenth of a second, on purpose. Servers of other processes can check these too."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PBKDF2PasswordHasher, "iterations", 1)
         yield
 
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from celery.worker.consumer import consumer as complaints
@@ -61,9 +60,8 @@ ITS_OWN = {
 
 @pytest.fixture
 def make_world(
-    perform: Perform, receiver: Receiver, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    perform: Perform, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., World]]:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     runner = AsyncRunner(rules=EgressRules(allow_networks=LOOPBACK))
     monkeypatch.setattr(THIS, "runner", runner)
     receiver.answers = AnyPath()

@@ -34,11 +34,6 @@ LOOKUPS = ("", "__exact", "__startswith", "__istartswith", "__contains", "__rege
            "__isnull", "__length", "__id__exact")  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def superuser() -> Client:
     client = Client()
     client.force_login(User.objects.create_superuser("root"))

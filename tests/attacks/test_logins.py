@@ -47,7 +47,7 @@ def _try(password: str, *, name: str = "ops", address: str = "198.51.100.7") -> 
     return answer.status_code
 
 
-@pytest.mark.usefixtures("no_tries", "fast_hasher")
+@pytest.mark.usefixtures("no_tries")
 class TestGuesses:
     def test_of_an_address_are_limited_and_the_right_one_too(self, ops: User) -> None:
         assert [_try(f"wrong-{n}") for n in range(12)] == [200] * 10 + [429] * 2
@@ -80,7 +80,7 @@ class TestGuesses:
         assert [behind("203.0.113.1", f"192.0.2.{n}") for n in range(11)] == [200] * 10 + [429]
 
 
-@pytest.mark.usefixtures("no_tries", "fast_hasher")
+@pytest.mark.usefixtures("no_tries")
 class TestTheLog:
     @pytest.fixture
     def said(self, caplog: pytest.LogCaptureFixture) -> Callable[[], list[dict[str, Any]]]:
@@ -104,7 +104,7 @@ class TestTheLog:
         assert [line["event"] for line in said()].count("logins refused") <= 1
 
 
-@pytest.mark.usefixtures("no_tries", "fast_hasher")
+@pytest.mark.usefixtures("no_tries")
 class TestTheTrail:
     def test_has_failures_with_the_address_and_no_name_that_nobody_has(self, ops: User) -> None:
         _try("wrong")
@@ -128,11 +128,6 @@ class TestTheTrail:
         ]
 
 
-@pytest.fixture
-def fast_hasher(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 class TestKeysShownOnce:
     def _made(self, client: Client) -> Any:
         form = {"tenant": make_tenant().pk, "name": "ci", "scopes": ["read"]}
@@ -154,7 +149,7 @@ class TestKeysShownOnce:
         assert "messages" in self._made(client).cookies
 
 
-@pytest.mark.usefixtures("no_tries", "fast_hasher")
+@pytest.mark.usefixtures("no_tries")
 class TestSessions:
     def test_end_after_eight_hours(self, ops: User) -> None:
         client = Client()

@@ -32,7 +32,6 @@ LOGIN, START, BACK = "/admin/login/", "/admin/login/oidc/", "/admin/login/oidc/b
 
 @pytest.fixture
 def idp(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     buckets_of, mine = logins._buckets_of, uuid4()
     monkeypatch.setattr(
         logins,

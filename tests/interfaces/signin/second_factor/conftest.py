@@ -17,7 +17,6 @@ from tests.interfaces.signin.second_factor.browser import PASSWORD, code_of
 
 @pytest.fixture(autouse=True)
 def optional(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.SECOND_FACTOR = "optional"
 
 
