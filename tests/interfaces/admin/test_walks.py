@@ -53,9 +53,9 @@ def stream(world: World) -> dict[str, Trigger]:
         "ended": world.dead,
         "running": factories.make_trigger(job, "running", worker="w7", started_at=now - 5 * MINUTE),
         "queued": factories.make_trigger(job, "queued"),
-        "late": factories.make_trigger(job, scheduled_for=now - 48 * SECOND),
+        "late": factories.make_trigger(job, scheduled_for=now - 48 * MINUTE),
         "retrying": factories.make_trigger(job, "retrying", due_at=now + MINUTE),
-        "upcoming": factories.make_trigger(job, scheduled_for=now + 45 * SECOND),
+        "upcoming": factories.make_trigger(job, scheduled_for=now + 45 * MINUTE + 30 * SECOND),
         "held": factories.make_trigger(job, held=True),
     }
 
@@ -99,8 +99,8 @@ class TestTabs:
         assert "5 min" in page
 
     def test_show_how_late_and_when(self, stream: dict[str, Trigger], operator: Client) -> None:
-        assert "48 s" in text(operator, f"{TRIGGERS}?tab=late")
-        assert "in 4" in text(operator, f"{TRIGGERS}?tab=upcoming")
+        assert "48 min" in text(operator, f"{TRIGGERS}?tab=late")
+        assert "in 45 min" in text(operator, f"{TRIGGERS}?tab=upcoming")
 
     def test_put_the_first_due_of_all_lanes_first(self, world: World, operator: Client) -> None:
         now = factories.now()
