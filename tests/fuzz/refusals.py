@@ -28,6 +28,11 @@ BEYOND_A_SCHEMA = [
     (r".*", r"cursor", "A cursor is the server's own text: take it from a page."),
     (r".*", r"(filter\.)?(scheduled_for|created|updated|started|finished)_(after|before)", _TIMES),
     (r"jobs_list", r"ordering", "With name_prefix it is by name; parameters cannot depend on each other."),
+    (
+        r"attempts_list",
+        r"state",
+        "Without a job only failures are listed; parameters cannot depend on each other.",
+    ),
     (r"dead_letters_dismiss", r"note", _PRINTABLE),
     (r"secrets_put", r"hosts", "A secret that is new must have them; one that exists keeps its own."),
     (
