@@ -27,7 +27,7 @@ from jobs.limits import Buckets, shared
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
 from jobs.store import db, partitions
 from jobs.telemetry import Outage
-from jobs.wakeups import sender
+from jobs.wakeups import sender, the_pull_notifier
 from jobs.wakeups.sender import TIMEOUT_SECONDS
 from stage import waiting
 from stage.waiting import wait_until
@@ -69,6 +69,13 @@ def nothing_writes_what_is_counted() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("jobs.engine.activity.WRITER.start", lambda: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_listens_after_the_tests() -> Iterator[None]:
+    """Claims that waited in this process leave a listener, which would report that the servers are gone."""
+    yield
+    the_pull_notifier().close()
 
 
 @pytest.fixture(autouse=True, scope="session")
