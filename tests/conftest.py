@@ -6,8 +6,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -23,12 +25,13 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from jobs import telemetry
 from jobs.engine import endings
 from jobs.handlers import registry
-from jobs.limits import Buckets, shared
+from jobs.limits import Buckets, shared, shared_buckets
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
 from jobs.store import db, partitions
 from jobs.telemetry import Outage
 from jobs.wakeups import sender, the_pull_notifier
 from jobs.wakeups.sender import TIMEOUT_SECONDS
+from scheduler_project.web import logins
 from stage import waiting
 from stage.waiting import wait_until
 from tenants import recent_keys
@@ -138,6 +141,19 @@ def statements_have_one_time(request: pytest.FixtureRequest) -> None:
             "CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE"
             " AS $$ SELECT carillon_now() $$"
         )
+
+
+@pytest.fixture
+def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Log-ins are limited by buckets of this test's own. All tests have one address, which may try ten at once."""
+    buckets_of, mine = logins._buckets_of, uuid4()
+    monkeypatch.setattr(
+        logins,
+        "_buckets_of",
+        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
+    )
+    yield
+    shared_buckets.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ ITS_OWN = {
 
 @pytest.fixture
 def make_world(
-    perform: Perform, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    perform: Perform, receiver: Receiver, tmp_path: Path, no_tries: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., World]]:
     runner = AsyncRunner(rules=EgressRules(allow_networks=LOOPBACK))
     monkeypatch.setattr(THIS, "runner", runner)

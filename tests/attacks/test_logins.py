@@ -1,16 +1,14 @@
 """Logins of the console: guessed passwords, sessions that outlive their user's wish, and keys that lie in cookies."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.test import Client
 
-from jobs.limits import shared_buckets
 from jobs.models import Change
 from scheduler_project.web import logins
 from tests.factories import make_tenant
@@ -26,20 +24,9 @@ def ops() -> User:
 
 
 @pytest.fixture
-def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets of this test's own, without any tries."""
-    buckets, mine = logins._buckets, uuid4()
-    monkeypatch.setattr(
-        logins,
-        "_buckets",
-        lambda address, name: [
-            type(bucket)(f"{bucket.key}:{mine}", bucket.per_second, bucket.burst)
-            for bucket in buckets(address, name)
-        ],
-    )
+def no_tries(no_tries: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is the trail limited."""
     monkeypatch.setattr(logins, "UNKNOWN_PER_SECOND", 1_000.0)
-    yield
-    shared_buckets.cache_clear()
 
 
 def _try(password: str, *, name: str = "ops", address: str = "198.51.100.7") -> int:

@@ -3,10 +3,8 @@
 import http.client
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -15,11 +13,9 @@ from django.test import Client
 from django.urls import reverse
 from joserfc.jwk import OctKey, RSAKey
 
-from jobs.limits import shared_buckets
 from jobs.models import Change
 from scheduler_project.environment import Oidc
 from scheduler_project.signin import oidc
-from scheduler_project.web import logins
 from tenants import second_factor
 from tenants.models import OperatorIdentity, OperatorSession
 from tests.interfaces.admin.world import signed_in
@@ -31,18 +27,11 @@ LOGIN, START, BACK = "/admin/login/", "/admin/login/oidc/", "/admin/login/oidc/b
 
 
 @pytest.fixture
-def idp(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    buckets_of, mine = logins._buckets_of, uuid4()
-    monkeypatch.setattr(
-        logins,
-        "_buckets_of",
-        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
-    )
+def idp(settings: Any, no_tries: None) -> Iterator[Provider]:
     with provider() as server:
         settings.OIDC = Oidc(server.issuer, CLIENT_ID, CLIENT_SECRET, "Example ID")
         yield server
     oidc._made.cache_clear()
-    shared_buckets.cache_clear()
 
 
 @pytest.fixture

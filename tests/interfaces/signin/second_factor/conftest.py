@@ -1,22 +1,17 @@
 """An operator with a second factor, at a time that stands still."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 
-from jobs.limits import shared_buckets
-from scheduler_project.web import logins
 from tenants import second_factor
 from tenants.models import SecondFactor
 from tests.interfaces.signin.second_factor.browser import PASSWORD, code_of
 
 
 @pytest.fixture(autouse=True)
-def optional(settings: Any) -> None:
+def optional(settings: Any, no_tries: None) -> None:
     settings.SECOND_FACTOR = "optional"
 
 
@@ -24,19 +19,6 @@ def optional(settings: Any) -> None:
 def one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time stays in one step of 30 s, however long the test takes."""
     monkeypatch.setattr(second_factor, "present_step", lambda: 63_000_000)
-
-
-@pytest.fixture(autouse=True)
-def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets of this test's own: they have counted no tries."""
-    buckets_of, mine = logins._buckets_of, uuid4()
-    monkeypatch.setattr(
-        logins,
-        "_buckets_of",
-        lambda *asked: [replace(bucket, key=f"{bucket.key}:{mine}") for bucket in buckets_of(*asked)],
-    )
-    yield
-    shared_buckets.cache_clear()
 
 
 @pytest.fixture
