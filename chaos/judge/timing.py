@@ -174,9 +174,12 @@ def _reclaimed(case: Case, window_id: str, repeats: Repeats) -> float:
     nexts: dict[str, Arrival] = {}
     for delivery in case.deliveries:
         trigger_id = delivery.request.trigger_id
-        if trigger_id in wanted:
-            known = cut_short if delivery.at <= window.struck_at else nexts
-            known[trigger_id] = delivery if known is cut_short else known.get(trigger_id, delivery)
+        if trigger_id not in wanted:
+            continue
+        if delivery.at <= window.struck_at:
+            cut_short[trigger_id] = delivery
+        else:
+            nexts.setdefault(trigger_id, delivery)
 
     def seconds(trigger_id: str, taken_up: Arrival) -> float:
         since = taken_up.at - window.struck_at

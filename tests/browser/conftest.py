@@ -36,7 +36,7 @@ def browser() -> Iterator[Chrome]:
 
 
 @pytest.fixture(autouse=True)
-def page_that_is_left(browser: Chrome) -> Iterator[None]:
+def the_page_is_left(browser: Chrome) -> Iterator[None]:
     """Leave the test's page while there is a database: some pages ask for more every second."""
     yield
     browser.get("about:blank")

@@ -6,13 +6,10 @@ from django.db import connection
 from tests.engine.conftest import Beat
 from tests.engine.outages.outage import Engine
 
-#: The functions of migration 0001, by the beginning of the transaction.
+#: The function of migration 0001, by the beginning of the transaction. In such tests carillon_clock() calls it.
 _STANDING = """
 CREATE OR REPLACE FUNCTION carillon_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT now() + coalesce(nullif(current_setting('carillon.clock_offset', true), ''), '0')::interval
-$$;
-CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
-    SELECT carillon_now()
 $$"""
 
 
