@@ -28,7 +28,9 @@ class TestMaterialize:
             assert (job.status, bool(job.status_reason), instants(job)) == ("paused", True, [])
         assert instants(good)
 
-    def test_computes_a_shared_schedule_once(self, beat: Beat, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_computes_a_shared_schedule_once(
+        self, beat: Beat, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked = []
         real = plans.each_fire_time
 
@@ -39,7 +41,10 @@ class TestMaterialize:
         monkeypatch.setattr(plans, "each_fire_time", counting)
         monkeypatch.setattr(materializer, "PLANS", plans.PlanCache(schedule_of=schedule_of))
         cron = {"schedule_type": "cron", "interval": None, "cron_expression": "* * * * *"}
-        minute = factories.now().replace(second=0, microsecond=0) + MINUTE
+        now = factories.now()
+        minute = now.replace(second=0, microsecond=0) + 2 * MINUTE
+        # From the minute on, the look-ahead reaches one more firing.
+        clock(minute - 30 * SECOND - now)
         beat.turn()
         same = [make_every(10, **cron, next_fire_at=minute) for _ in range(5)]
         other = make_every(10, **cron, next_fire_at=minute, timezone="Asia/Kolkata")
