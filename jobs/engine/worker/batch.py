@@ -98,8 +98,9 @@ class Batch:
         self._renewer = renewer
         self._at_work: Context | None = None
         self._queues = queues_of(job_type, rows)
-        # Opened once for the whole batch, and forgotten with it.
+        # Once for the whole batch, and forgotten with it.
         self._signing_secret = cache(signing_secret)
+        self._bounded = cache(job_type.bounded)
 
     def execute(self) -> None:
         """Return when all handlers have ended, or leave slow asynchronous handlers to the renewer."""
@@ -229,7 +230,7 @@ class Batch:
 
     def _context(self, one: _InHand, now: datetime) -> Context:
         row, token, secrets = one.row, one.held.token, one.secrets
-        timeout = self.job_type.bounded(row.timeout)
+        timeout = self._bounded(row.timeout)
         return Context(
             tenant=row.tenant,
             job_id=row.job_id,

@@ -4,9 +4,10 @@ A tenant may take a place while it has fewer than half as many as are free. So a
 places, and each next tenant a third of the places that are left. It takes a dozen tenants, all of them slow, to keep
 another's calls from starting. A call that gets no place waits in its tenant's line, which holds up no other line.
 
-In each turn of the loop one call starts, and tenants take turns. Until its request is out, a call needs some eight
+In each turn of the loop a few calls start, and tenants take turns. Until its request is out, a call needs some eight
 turns of the loop, and each of them lasts as long as the steps of all calls in it. If a hundred calls of one tenant
-started at once on full processors, another's would be seconds late.
+started at once on full processors, another's would be seconds late. With one call in each turn, the turns themselves
+would take a seventh of a worker's processor time.
 
 All of it happens in the event loop's thread; ``usage`` may be called from any thread.
 """
@@ -21,7 +22,7 @@ MAX_AT_WORK = 600
 #: has more waiting calls than there is room left.
 MAX_WAITING = 400
 #: Calls that start in one turn of the loop.
-STARTS = 1
+STARTS = 16
 
 
 class Call(Protocol):

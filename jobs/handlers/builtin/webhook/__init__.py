@@ -7,7 +7,6 @@ that is sent, ``response`` interprets the answer.
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 from jobs.conf import engine_settings
 from jobs.handlers import egress
@@ -38,7 +37,8 @@ async def webhook(ctx: Context, payload: WebhookPayload) -> Response:
     from jobs.handlers.builtin.webhook.response import outcome_of, read_bounded, result_of, translated_errors
 
     connection = egress.current.get()
-    payload = payload.filled(partial(ctx.secret, host=target_of(payload.url)))
+    url = payload.url
+    payload = payload.filled(lambda name: ctx.secret(name, host=target_of(url)))
     text = body_text(payload)
     with translated_errors():
         async with connection.session.request(
