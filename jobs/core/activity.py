@@ -118,7 +118,7 @@ Counts = dict[str, int]
 
 def timed(seconds: Iterable[float], sum_kind: str, buckets: tuple[str, ...]) -> list[tuple[str, int]]:
     """The counts of lags or durations: by bucket, and their sum. A clock that was set back makes a time 0."""
-    times = [max(one, 0.0) for one in seconds]
+    times = [one if one > 0 else 0.0 for one in seconds]
     within = Counter([bisect_left(BOUNDS, one) for one in times])
     return [
         *((buckets[nth], count) for nth, count in within.items()),

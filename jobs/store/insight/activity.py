@@ -5,8 +5,9 @@ to the present minute and to the totals that ``/metrics`` shows.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -44,10 +45,15 @@ _OF_RUNS = "workflow_run."
 RUN_EVENTS = tuple(f"{_OF_RUNS}{word}" for word in ("started", "retried", "succeeded", "failed", "cancelled"))
 
 
+#: Asked several times for each firing: in C it takes a third less.
+_key_of: Callable[[Any], Key] = attrgetter("tenant_id", "job_type")
+_SUCCEEDED = AttemptState.SUCCEEDED
+
+
 def count(rows: Iterable[Any], kind: str) -> None:
     """Count one ``kind`` for each row, which has a tenant_id and a job_type."""
     counted = _Counted()
-    for key, number in Counter([_key_of(row) for row in rows]).items():
+    for key, number in Counter(map(_key_of, rows)).items():
         counted.add(key, (kind, number))
     counted.keep()
 
@@ -102,7 +108,7 @@ def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None
     ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; an outcome without them was stale.
     """
     durations = defaultdict[Key, list[float]](list)
-    ends, errors = Counter[tuple[Key, str, str, str]](), Counter[tuple[str, str]]()
+    successes, errors = Counter[Key](), Counter[tuple[str, str]]()
     counted = _Counted()
     for finish in finishes:
         key = _key_of(finish)
@@ -110,15 +116,18 @@ def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None
         if row is None:
             counted.add(key, ("ended_stale", 1))
             continue
+        durations[key].append(row.seconds)
         ended = finish.attempt_state
+        if ended is _SUCCEEDED:
+            successes[key] += 1
+            continue
+        counted.add(key, (f"ended_{ended}", 1), *_fate(row.state, finish.reason))
         if ended in (AttemptState.FAILED, AttemptState.TIMED_OUT):
             errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
-        durations[key].append(row.seconds)
-        ends[key, ended, row.state, finish.reason] += 1
     for key, seconds in durations.items():
         counted.add(key, *timed(seconds, DURATION_SUM, DURATION_BUCKETS))
-    for (key, ended, state, reason), number in ends.items():
-        counted.add(key, (f"ended_{ended}", number), *_fate(state, reason, number))
+    for key, number in successes.items():
+        counted.add(key, (f"ended_{_SUCCEEDED}", number))
     counted.keep()
     if errors:
         told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
@@ -152,17 +161,13 @@ def count_runs(events: Iterable[Any]) -> None:
         db.on_commit(partial(own.add_all, told))
 
 
-def _key_of(row: Any) -> Key:
-    return row.tenant_id, row.job_type
-
-
-def _fate(state: str, reason: str, number: int = 1) -> tuple[tuple[str, int], ...]:
-    """The counts of ``number`` triggers whose attempts ended; a success is counted by its attempt alone."""
+def _fate(state: str, reason: str) -> tuple[tuple[str, int], ...]:
+    """The counts of a trigger whose attempt ended; a success is counted by its attempt alone."""
     if state == TriggerState.RETRYING:
-        return (("retried", number),)
+        return (("retried", 1),)
     if state == TriggerState.DEAD:
-        return ((f"buried_{reason}", number),)
-    return (("cancelled", number),) if state == TriggerState.CANCELLED else ()
+        return ((f"buried_{reason}", 1),)
+    return (("cancelled", 1),) if state == TriggerState.CANCELLED else ()
 
 
 class _Counted(dict[Key, Counts]):
