@@ -5,6 +5,7 @@ The peer is the first third of the watch. Capacity and lag are measured as in ``
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from benchmarks import carillon
 from benchmarks.lag import settle_at_half
@@ -12,15 +13,21 @@ from benchmarks.report import Report, Row, percentile
 from benchmarks.stage import Stage
 
 SECONDS, THIRDS = 900.0, ("first", "second", "last")
+#: Parts of a third: minutes, at full scale.
+PARTS = 5
 
 
 @dataclass(frozen=True)
 class _Third:
-    """Lags in ms; resident memory at its end in MiB."""
+    """Lags in ms, by part; resident memory at its end in MiB."""
 
-    lags: list[float]
+    parts: list[list[float]]
     beat_mib: float
     worker_mib: float
+
+    @property
+    def lags(self) -> list[float]:
+        return [lag for part in self.parts for lag in part]
 
     @property
     def p99(self) -> float:
@@ -50,6 +57,7 @@ def measure(stage: Stage, *, scale: float) -> Report:
             "firings": sum(len(third.lags) for third in thirds),
             "beat_growth": round(last.beat_mib / first.beat_mib, 3),
             "worker_growth": round(last.worker_mib / first.worker_mib, 3),
+            "p99_by_part": [round(percentile(part, 0.99)) for third in thirds for part in third.parts],
         },
     )
 
@@ -57,15 +65,23 @@ def measure(stage: Stage, *, scale: float) -> Report:
 def _watch(stage: Stage, scale: float) -> tuple[float, list[_Third]]:
     with carillon.running(stage) as (beat, worker):
         capacity = settle_at_half(stage, scale)
-        spans: list[tuple[datetime, datetime, float, float]] = []
+        marks = [_now(stage)]
+        weights: list[tuple[float, float]] = []
         for name in THIRDS:
-            since = stage.value("SELECT clock_timestamp()")
-            stage.pause(
-                f"Carillon: {capacity / 2:,.0f} firings a second, {name} third", SECONDS * scale / len(THIRDS)
-            )
-            until = stage.value("SELECT clock_timestamp()")
-            spans.append((since, until, beat.rss_mib(), worker.rss_mib()))
-        return capacity, [
-            _Third(carillon.lags(stage, carillon.TENANT, since=since, until=until), beat_mib, worker_mib)
-            for since, until, beat_mib, worker_mib in spans
+            for part in range(1, PARTS + 1):
+                what = f"Carillon: {capacity / 2:,.0f} firings a second, {name} third, {part} of {PARTS}"
+                stage.pause(what, SECONDS * scale / len(THIRDS) / PARTS)
+                marks.append(_now(stage))
+            weights.append((beat.rss_mib(), worker.rss_mib()))
+        parts = [
+            carillon.lags(stage, carillon.TENANT, since=since, until=until)
+            for since, until in pairwise(marks)
         ]
+        return capacity, [
+            _Third(parts[nth * PARTS : (nth + 1) * PARTS], *weight) for nth, weight in enumerate(weights)
+        ]
+
+
+def _now(stage: Stage) -> datetime:
+    now: datetime = stage.value("SELECT clock_timestamp()")
+    return now
