@@ -1,8 +1,6 @@
 """``kill -9`` of the embedded Postgres and Redis under ``up``: they come back, and every firing happens once.
 
-``KILLS`` says how often each is killed (five for the figures in docs/operations.md), and ``-s`` shows the figures. Who
-sets it measures on a machine that does nothing else, and then all must be served within ``SERVING_SECONDS``. Beside
-other tests the time is theirs, too.
+``KILLS`` says how often each is killed (five for the figures in docs/operations.md), and ``-s`` shows the figures.
 """
 
 import os
@@ -20,7 +18,6 @@ from tests.cluster.receiver import Receiver
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-MEASURED = bool(os.environ.get("KILLS"))
 KILLS = int(os.environ.get("KILLS") or 1)
 JOBS = 10
 SERVING_SECONDS = 10.0
@@ -104,4 +101,4 @@ def test_a_killed_server_is_back_and_all_fires_once(
     print(f"{name}: served after {', '.join(f'{s:.1f}' for s in took)} s; latest {latest:.1f} s; {figures}")
     assert f"{name} answers again" in stage.log_path.read_text()
     assert stage.pids("beat") | stage.pids("worker") | stage.pids("web") == others, "restarted by hand"
-    assert not MEASURED or max(took) <= SERVING_SECONDS
+    assert max(took) <= SERVING_SECONDS
