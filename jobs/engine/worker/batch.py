@@ -98,7 +98,7 @@ class Batch:
         self._renewer = renewer
         self._at_work: Context | None = None
         self._queues = queues_of(job_type, rows)
-        # Once for the whole batch, and forgotten with it.
+        # Each value is worked out once for the batch, and forgotten with it.
         self._signing_secret = cache(signing_secret)
         self._bounded = cache(job_type.bounded)
 
