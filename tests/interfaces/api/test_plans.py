@@ -165,7 +165,12 @@ class Read:
 def read_by(caller: Caller, path: str) -> Read:
     with CaptureQueriesContext(connection) as queries:
         assert caller.get(path).status_code == 200
-    statements = [query["sql"] for query in queries if "ORDER BY" in query["sql"]]
+    # Not the statement that finds the key: with few tenants the planner may read them all.
+    statements = [
+        query["sql"]
+        for query in queries
+        if "ORDER BY" in query["sql"] and 'FROM "tenants_apikey"' not in query["sql"]
+    ]
     rows = 0
     for statement in statements:
         with connection.cursor() as cursor:
@@ -269,8 +274,8 @@ class TestALargeHistory:
         most = {
             "/attempts": page,
             f"/attempts?job={self.job.id}": page,
-            # Only the job itself is read. Its attempts are not looked at.
-            f"/attempts?job={self.foreign.id}&state=failed": 2,
+            # Another tenant's attempts are not looked at.
+            f"/attempts?job={self.foreign.id}&state=failed": 0,
             "/attempts?state=failed": reach,
             "/attempts?error_code=none": reach,
             "/attempts?http_status=418": reach,
