@@ -8,6 +8,7 @@ Access: no TCP. The socket is in the data directory itself, and Postgres require
 "trust" trusts only its owner and root. Durability is on unless ``ephemeral``.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -27,12 +28,23 @@ from scheduler_project.embedded.account import Account, postgres_account, postgr
 from scheduler_project.embedded.server import EmbeddedError, EmbeddedServer
 
 DATABASE = "carillon"
+
+
+def _buffers_mib() -> int:
+    """A sixteenth of the machine's memory, within bounds. Postgres takes it only as its data grows.
+
+    With 256 MiB, and a history larger than that, each firing read one page and wrote one through the kernel.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(128, min(1024, memory // 16 // 2**20))
+
+
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_directories": ".",  # relative to the data directory, so never too long
     "unix_socket_permissions": "0700",
     "max_connections": "200",
-    "shared_buffers": "256MB",
+    "shared_buffers": f"{_buffers_mib()}MB",
     # Many small writes: fewer, longer checkpoints, and a WAL that is recycled rather than grown.
     "wal_buffers": "16MB",
     "wal_compression": "on",
@@ -57,6 +69,8 @@ EPHEMERAL_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
+    # Emptying a table looks through all of them.
+    "shared_buffers": "128MB",
     # Two hundred callers at once, each in a thread of its own.
     "max_connections": "250",
 }
