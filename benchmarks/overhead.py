@@ -1,39 +1,42 @@
 """Overhead: the cost of Carillon's own counts, and of traces, for a firing, beside the same Carillon without them.
 
-No-ops run end to end, on emptied tables. Other work on the machine changes a rate more than the CPU time, so the CPU
-time of beat, worker and Postgres together is compared, too.
+Other work on the machine changes a rate more than the CPU time, so the CPU time of beat, worker and Postgres together
+is compared.
 
-Counts cost so little that whole runs differ by more. So the same processes count, and do not, in slices of time that
-take turns (``benchmarks.carillon.counting``). Each slice is compared with the mean of the two around it, which are of
-the other kind: what becomes slower evenly changes nothing. The cost is the median of these ratios.
+Counts cost so little that runs end to end differ by more. So interval jobs fire at half of capacity, as in ``lag``, and
+the same processes count, and do not, in slices of time that take turns (``benchmarks.carillon.counting``). Each slice
+is compared with the mean of the two around it, which are of the other kind: what becomes slower evenly changes nothing.
+The cost is the mean of these differences. It is given as a share of a firing end to end: the cheapest way to fire, so
+the largest share.
 
 Traces are set up when a process starts. Carillon as shipped, and with a tenth of all traces recorded, take turns with
-processes of their own. The cost is the median of the rounds' ratios.
+processes of their own, end to end. The cost is the median of the rounds' ratios.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from statistics import mean, median
+from statistics import fmean, median, stdev
 
 from benchmarks import carillon
 from benchmarks.carillon.counting import SLICE_SECONDS, counts
+from benchmarks.lag import settle_at_half
 from benchmarks.report import Report, Row
 from benchmarks.stage import BenchError, Stage
 from benchmarks.stage.processor import processor_slices, processor_time
 
 ROUNDS, SMALL = 8, 0.2
-#: Of a round of counting by turns: some twelve slices.
-SLICED = 160_000
 TRIGGERS = 40_000
+#: Slices of counting by turns, and how many comparisons tell anything.
+SLICES, FEWEST = 100, 3
 COUNTED, UNCOUNTED = "slices with counts", "slices without counts"
 SHIPPED, TRACED = "as shipped", "with traces of a tenth"
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 COUNTING_APP = "benchmarks.carillon.counting"
 _FINISHED = """
     SELECT floor(extract(epoch FROM finished_at) / %(slice_seconds)s)::bigint, count(*) FROM jobs_trigger
-    WHERE tenant_id = %(tenant_id)s AND state = 'succeeded' GROUP BY 1
+    WHERE state = 'succeeded' GROUP BY 1
 """
 
 
@@ -46,21 +49,16 @@ class _Figures:
 
 
 def measure(stage: Stage, *, scale: float) -> Report:
-    """Run the bench; ``scale`` shrinks the counts."""
-    rounds = ROUNDS if scale >= SMALL else 1
+    """Run the bench; ``scale`` shrinks the counts and shortens the watch."""
+    slices = _slices(stage, scale)
     figures: dict[str, list[_Figures]] = defaultdict(list)
-    cost_of_counts, rate_of_counts = [], []
-    for _ in range(rounds):
-        found = _slices(stage, int(SLICED * scale))
-        for number, of in found.items():
-            figures[COUNTED if counts(number) else UNCOUNTED].append(of)
-        cost_of_counts += _ratios({number: of.cost for number, of in found.items()})
-        rate_of_counts += _ratios({number: of.rate for number, of in found.items()})
-    if not cost_of_counts:
-        raise BenchError(
-            f"The runs were over within three slices of {SLICE_SECONDS:g} s: use a larger --scale."
-        )
+    for number, of in slices.items():
+        figures[COUNTED if counts(number) else UNCOUNTED].append(of)
+    differences = _differences(slices)
+    if len(differences) < FEWEST:
+        raise BenchError(f"Only {len(differences)} slices can be compared: use a larger --scale.")
     count = int(TRIGGERS * scale)
+    rounds = ROUNDS if scale >= SMALL else 1
     with stage.server("collector", lambda port: ("-m", "benchmarks.peers.http.collector", str(port))) as url:
         ways = {SHIPPED: {}, TRACED: SAMPLED | {"OTEL_EXPORTER_OTLP_ENDPOINT": url.rstrip("/")}}
         for number in range(rounds):
@@ -68,13 +66,15 @@ def measure(stage: Stage, *, scale: float) -> Report:
             for name in sorted(ways, reverse=bool(number % 2)):
                 figures[name].append(_turn(stage, name, count, ways[name]))
     pairs = list(zip(figures[TRACED], figures[SHIPPED], strict=True))
+    of_counts, shipped = fmean(differences), median(of.cost for of in figures[SHIPPED])
+    error = stdev(differences) / len(differences) ** 0.5
     return Report(
         name="overhead",
-        title=f"What counts and traces cost a firing, {rounds} rounds of {SLICED * scale:,.0f} and {count:,}",
-        unit="us of processor a firing, in slices with counts; peer: in slices without",
-        ours=median(of.cost for of in figures[COUNTED]),
-        peer=median(of.cost for of in figures[UNCOUNTED]),
-        ratio=1 / median(cost_of_counts),
+        title=f"What counts and traces cost a firing, {len(slices)} slices, {rounds} rounds of {count:,}",
+        unit="us of processor a firing end to end, as shipped; peer: less what counts cost",
+        ours=shipped,
+        peer=shipped - of_counts,
+        ratio=(shipped - of_counts) / shipped,
         columns=("us of processor", "a second", "of"),
         rows=tuple(
             Row(
@@ -84,9 +84,9 @@ def measure(stage: Stage, *, scale: float) -> Report:
             for name, of in figures.items()
         ),
         more={
-            "counts_cost": round(median(cost_of_counts), 4),
-            "counts_rate": round(median(rate_of_counts), 4),
-            "counts_compared": len(cost_of_counts),
+            "counts_us": round(of_counts, 2),
+            "counts_us_error": round(error, 2),
+            "counts_cost": round(shipped / (shipped - of_counts), 4),
             "traces_cost": round(median(traced.cost / shipped.cost for traced, shipped in pairs), 3),
             "traces_rate": round(median(traced.rate / shipped.rate for traced, shipped in pairs), 3),
             "costs": {name: [round(one.cost, 1) for one in of] for name, of in figures.items()},
@@ -94,31 +94,29 @@ def measure(stage: Stage, *, scale: float) -> Report:
     )
 
 
-def _ratios(by_number: Mapping[int, float]) -> list[float]:
-    """With counts to without, for each slice and the mean of the two around it."""
+def _differences(slices: Mapping[int, _Figures]) -> list[float]:
+    """With counts less without, in CPU microseconds of a firing, for each slice and the mean of the two around it."""
     found = []
-    for number, value in by_number.items():
-        if {number - 1, number + 1} <= by_number.keys():
-            around = mean((by_number[number - 1], by_number[number + 1]))
-            found.append(value / around if counts(number) else around / value)
+    for number, of in slices.items():
+        if {number - 1, number + 1} <= slices.keys():
+            more = of.cost - fmean((slices[number - 1].cost, slices[number + 1].cost))
+            found.append(more if counts(number) else -more)
     return found
 
 
-def _slices(stage: Stage, count: int) -> dict[int, _Figures]:
-    """By slice: its figures. Without the slices in which the run begins and ends."""
-    with (
-        carillon.running(stage, app=COUNTING_APP) as (beat, worker),
-        processor_slices(stage, beat.process.pid, worker.process.pid, slice_seconds=SLICE_SECONDS) as taken,
-    ):
-        batch = carillon.add_one_time_jobs(stage, count, due_in=timedelta())
-        carillon.drain(stage, batch, what=f"Carillon, counting by turns: {count:,} triggers")
-    names = {"slice_seconds": SLICE_SECONDS, "tenant_id": batch.tenant_id}
-    finished = dict(stage.db.execute(_FINISHED, names))
-    begins, ends = int(batch.begins_at.timestamp() // SLICE_SECONDS), max(finished)
+def _slices(stage: Stage, scale: float) -> dict[int, _Figures]:
+    """By slice: its figures."""
+    with carillon.running(stage, app=COUNTING_APP) as (beat, worker):
+        capacity = settle_at_half(stage, scale)
+        pids = beat.process.pid, worker.process.pid
+        with processor_slices(stage, *pids, slice_seconds=SLICE_SECONDS) as taken:
+            what = f"Carillon, counting by turns: {capacity / 2:,.0f} firings a second"
+            stage.pause(what, SLICES * SLICE_SECONDS * scale)
+        finished = dict(stage.db.execute(_FINISHED, {"slice_seconds": SLICE_SECONDS}))
     return {
         number: _Figures(1e6 * seconds / finished[number], finished[number] / SLICE_SECONDS)
         for number, seconds in taken.items()
-        if begins < number < ends and finished.get(number)
+        if finished.get(number)
     }
 
 
