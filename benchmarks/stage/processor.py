@@ -1,7 +1,5 @@
 """The CPU time that groups of processes take."""
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,33 +19,6 @@ def processor_time(stage: Stage, **pids: int) -> Iterator[dict[str, float]]:
     yield taken
     for name, found in processes.items():
         taken[name] = sum(map(_seconds, found)) - before[name]
-
-
-@contextmanager
-def processor_slices(stage: Stage, *pids: int, slice_seconds: float) -> Iterator[dict[int, float]]:
-    """Yields a dict that holds, after the block, the CPU seconds of the processes and of Postgres, children included,
-    in each whole slice of time. The key tells how many slices after the epoch it began."""
-    pids = (*pids, psutil.Process(stage.value("SELECT pg_backend_pid()")).ppid())
-    found: dict[int, float] = {}
-    over = threading.Event()
-
-    def watch() -> None:
-        before: dict[psutil.Process, float] | None = None
-        following = int(time.time() // slice_seconds) + 1
-        while not over.wait(max(0.0, following * slice_seconds - time.time())):
-            now = {process: _seconds(process) for pid in pids for process in family(pid)}
-            if before is not None:
-                found[following - 1] = sum(now.values()) - sum(before.get(process, 0.0) for process in now)
-            before = now
-            following += 1
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join()
 
 
 def _seconds(process: psutil.Process) -> float:
