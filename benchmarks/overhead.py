@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks import carillon
-from benchmarks.carillon.timed import TIMES, spent
+from benchmarks.carillon.times import TIMES, spent
 from benchmarks.report import Report, Row
 from benchmarks.stage import Stage
 from benchmarks.stage.processor import processor_time

@@ -1,4 +1,5 @@
-"""Carillon that times its counting of activity. Start it with ``celery -A`` this module.
+"""Carillon that times its counting of activity. Start it with ``celery -A`` this module, and import it nowhere else: it
+changes the process that imports it.
 
 Each process puts into the directory ``TIMES``, once a second, what counting has taken so far: processor seconds in the
 process, and in Postgres, where the writer of counts has a connection of its own.
@@ -16,19 +17,14 @@ from typing import Any
 import psutil
 from celery.signals import beat_init, worker_init
 
+from benchmarks.carillon.times import TIMES
 from scheduler_project.celery import app
 
-__all__ = ["TIMES", "app", "spent"]
-TIMES = "BENCH_COUNTING_TIMES"
+__all__ = ["app"]
 
 _lock = threading.Lock()
 _seconds = 0.0
 _within = threading.local()
-
-
-def spent(directory: Path) -> float:
-    """The processor seconds that counting has taken so far, in all processes and in Postgres."""
-    return sum(sum(json.loads(file.read_text())) for file in directory.glob("*.json"))
 
 
 @worker_init.connect
