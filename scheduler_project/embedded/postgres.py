@@ -8,7 +8,6 @@ Access: no TCP. The socket is in the data directory itself, and Postgres require
 "trust" trusts only its owner and root. Durability is on unless ``ephemeral``.
 """
 
-import os
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -35,8 +35,7 @@ def _buffers_mib() -> int:
 
     With 256 MiB, and a history larger than that, each firing read one page and wrote one through the kernel.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(128, min(1024, memory // 16 // 2**20))
+    return max(128, min(1024, psutil.virtual_memory().total // 16 // 2**20))
 
 
 SETTINGS = {
