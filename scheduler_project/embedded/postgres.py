@@ -35,7 +35,7 @@ def _buffers_mib() -> int:
 
     With 256 MiB, and a history larger than that, each firing read one page and wrote one through the kernel.
     """
-    return max(128, min(1024, psutil.virtual_memory().total // 16 // 2**20))
+    return max(256, min(1024, psutil.virtual_memory().total // 16 // 2**20))
 
 
 SETTINGS = {
@@ -68,7 +68,7 @@ EPHEMERAL_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
-    # Emptying a table looks through all of them.
+    # Emptying a table looks through all buffers.
     "shared_buffers": "128MB",
     # Two hundred callers at once, each in a thread of its own.
     "max_connections": "250",
