@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from jobs.conf import engine_settings
 from jobs.models import Trigger
 from tests import factories
 from tests.factories import HOUR, SECOND, make_job, make_tenant
@@ -25,4 +26,7 @@ def test_jobs_of_a_suspended_tenant_are_not_materialized_and_others_are(beat: An
     tenant.status = "active"
     tenant.save()
     beat.step()
-    assert 0 < Trigger.objects.filter(job=job, state="pending").count() < 100
+    # Of the two missed hours one firing is left, beside those of the grace and the look-ahead. Dispatch may not have
+    # reached the first ones yet.
+    most = (engine_settings().look_ahead + job.misfire_grace) / SECOND + 2
+    assert 0 < Trigger.objects.filter(job=job, state="pending").count() <= most
