@@ -110,23 +110,27 @@ def _peer(stage: Stage, seconds: float) -> tuple[list[float], tuple[float, float
 def _at_half(stage: Stage, seconds: float, scale: float) -> tuple[float, list[float]]:
     """Capacity in triggers a second, and the lags at half of it."""
     with carillon.running(stage):
-        capacity = settle_at_half(stage, scale)
+        capacity = capacity_of_drain(stage, scale)
+        settle(stage, capacity / 2, scale)
         since = stage.value("SELECT clock_timestamp()")
         stage.pause(f"Carillon: {capacity / 2:,.0f} firings a second", seconds)
         until = stage.value("SELECT clock_timestamp()")
         return capacity, carillon.lags(stage, carillon.TENANT, since=since, until=until)
 
 
-def settle_at_half(stage: Stage, scale: float) -> float:
-    """Measure capacity, in triggers a second, and make interval jobs fire at half of it from then on."""
+def capacity_of_drain(stage: Stage, scale: float) -> float:
+    """Triggers a second, of one-time jobs that are due at once: from registered to succeeded."""
     probe = carillon.add_one_time_jobs(stage, int(CAPACITY_TRIGGERS * scale), due_in=timedelta())
-    capacity = probe.count / carillon.drain(stage, probe, what="Carillon: measuring capacity")
-    jobs = int(capacity / 2 * FLEET_EVERY.total_seconds())
+    return probe.count / carillon.drain(stage, probe, what="Carillon: measuring capacity")
+
+
+def settle(stage: Stage, rate: float, scale: float) -> None:
+    """Make interval jobs fire ``rate`` times a second from now on. Returns when they do so evenly."""
+    jobs = int(rate * FLEET_EVERY.total_seconds())
     first = carillon.add_fleet(stage, jobs, every=FLEET_EVERY, first_in=FLEET_LEAD * min(1.0, scale))
     settling = (FLEET_LEAD.total_seconds() + SETTLING_SECONDS) * min(1.0, scale)
-    stage.pause(f"Carillon: settling at {capacity / 2:,.0f} firings a second", settling)
+    stage.pause(f"Carillon: settling at {rate:,.0f} firings a second", settling)
     stage.must("Carillon: the first of them", lambda: stage.value("SELECT clock_timestamp()") >= first)
-    return capacity
 
 
 def _watch(

@@ -1,6 +1,7 @@
 """Soak: a quarter of an hour at half of capacity. Do firings become later, and beat and worker larger, with time?
 
-The peer is the first third of the watch. Capacity and lag are measured as in ``lag``.
+The peer is the first third of the watch. Lag is measured as in ``lag``. Capacity is the highest rate that interval jobs
+are seen to keep. A backlog of one-time jobs is worked off faster: its batches are full, and no job has a next instant.
 """
 
 from dataclasses import dataclass
@@ -8,13 +9,17 @@ from datetime import datetime
 from itertools import pairwise
 
 from benchmarks import carillon
-from benchmarks.lag import settle_at_half
+from benchmarks.lag import capacity_of_drain, settle
 from benchmarks.report import Report, Row, percentile
-from benchmarks.stage import Stage
+from benchmarks.stage import BenchError, Stage
 
 SECONDS, THIRDS = 900.0, ("first", "second", "last")
 #: Parts of a third: minutes, at full scale.
 PARTS = 5
+#: The rates that are tried, the highest first, as shares of that at which a backlog is worked off.
+SHARES = (0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+#: A rate is kept if firings of so many seconds have a p99 lag below this.
+TRIAL_SECONDS, KEPT_MS = 20.0, 1000.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,25 @@ def measure(stage: Stage, *, scale: float) -> Report:
     )
 
 
+def _capacity(stage: Stage, scale: float) -> float:
+    """The highest rate of firings a second that interval jobs keep, of those tried."""
+    with carillon.running(stage):
+        drained = capacity_of_drain(stage, scale)
+    for share in SHARES:
+        with carillon.running(stage):
+            settle(stage, drained * share, scale)
+            since = _now(stage)
+            stage.pause(f"Carillon: trying {drained * share:,.0f} firings a second", TRIAL_SECONDS * scale)
+            lags = carillon.lags(stage, carillon.TENANT, since=since, until=_now(stage))
+        if percentile(lags, 0.99) < KEPT_MS:
+            return drained * share
+    raise BenchError(f"Interval jobs do not even fire {drained * SHARES[-1]:,.0f} times a second in time.")
+
+
 def _watch(stage: Stage, scale: float) -> tuple[float, list[_Third]]:
+    capacity = _capacity(stage, scale)
     with carillon.running(stage) as (beat, worker):
-        capacity = settle_at_half(stage, scale)
+        settle(stage, capacity / 2, scale)
         marks = [_now(stage)]
         weights: list[tuple[float, float]] = []
         for name in THIRDS:

@@ -1,19 +1,22 @@
 """Counts of events in this process, kept in memory until ``jobs.engine.activity`` writes them: by tenant and job type,
 and the process's own counts.
 
-Counting holds a lock only while it adds, and needs no statement. The writer takes the counts away and gives back the
-counts that it could not write. A killed process loses its unwritten counts; a forked one begins with none. Memory is
-bounded: beyond ``MAX_ROWS`` keys, counts of further keys are dropped, and the number of drops is known.
+Counting holds a lock only while it adds, and needs no statement. Times are put into buckets when they are taken away:
+for those of a second at once that costs a fraction of what it costs after each statement. The writer takes the counts
+away and gives back the counts that it could not write. A killed process loses its unwritten counts; a forked one begins
+with none. Memory is bounded: beyond ``MAX_ROWS`` keys, counts of further keys are dropped, and the number of drops is
+known.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import Generic, TypeVar
 
-from jobs.core.activity import SECONDS_BUCKETS, SECONDS_SUM, TIMES, Counts, timed
+from jobs.core.activity import SECONDS_SUM, TIMES, Counts, timed
 
-MAX_ROWS = 10_000
+#: More times of a key than this are put into buckets at once.
+MAX_ROWS, MAX_TIMES = 10_000, 10_000
 
 #: A tenant and a job type; or the name of a process's own count, and the values of its labels.
 Key = tuple[int, str]
@@ -34,28 +37,49 @@ class Activity(Generic[K]):
         """Begin with nothing, and with a lock of its own: another thread may have held the old one at a fork."""
         self._lock = Lock()
         self._rows: dict[K, Counts] = {}
+        self._times: dict[tuple[K, str], list[float]] = {}
         self._dropped = 0
 
     def add(self, key: K, kind: str, count: int = 1) -> None:
         self.add_all(((key, ((kind, count),)),))
 
-    def add_all(self, counted: Iterable[tuple[K, Iterable[tuple[str, int]]]]) -> None:
-        """Add each key's (kind, count) pairs."""
+    def add_all(
+        self,
+        counted: Iterable[tuple[K, Iterable[tuple[str, int]]]],
+        times: Iterable[tuple[K, str, Sequence[float]]] = (),
+    ) -> None:
+        """Add each key's (kind, count) pairs. ``times``: a key, the kind of their sum, and times in seconds."""
         with self._lock:
             for key, counts in counted:
-                row = self._rows.get(key)
-                if row is None:
-                    if len(self._rows) >= self._max_rows:
+                self._add(key, counts)
+            for key, kind, seconds in times:
+                known = self._times.get((key, kind))
+                if known is None:
+                    if len(self._times) >= self._max_rows:
                         self._dropped += 1
                         continue
-                    row = self._rows[key] = {}
-                for kind, count in counts:
-                    row[kind] = row.get(kind, 0) + count
+                    known = self._times[key, kind] = []
+                known += seconds
+                if len(known) > MAX_TIMES:
+                    self._add(key, timed(known, kind))
+                    known.clear()
+
+    def _add(self, key: K, counts: Iterable[tuple[str, int]]) -> None:
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._rows) >= self._max_rows:
+                self._dropped += 1
+                return
+            row = self._rows[key] = {}
+        for kind, count in counts:
+            row[kind] = row.get(kind, 0) + count
 
     def take(self) -> dict[K, Counts]:
         """All counts, which are the caller's from here on."""
         with self._lock:
-            rows, self._rows = self._rows, {}
+            for (key, kind), seconds in self._times.items():
+                self._add(key, timed(seconds, kind))
+            rows, self._rows, self._times = self._rows, {}, {}
         return rows
 
     def give_back(self, rows: dict[K, Counts]) -> None:
@@ -83,4 +107,4 @@ def count(name: str, *labels: str, times: int = 1) -> None:
 
 def note_time(name: str, *labels: str, seconds: float) -> None:
     """Note how long an action of this process took."""
-    own.add_all((((name, labels), timed((seconds,), SECONDS_SUM, SECONDS_BUCKETS)),))
+    own.add_all((), (((name, labels), SECONDS_SUM, (seconds,)),))

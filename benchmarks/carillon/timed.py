@@ -2,7 +2,7 @@
 changes the process that imports it.
 
 Each process puts into the directory ``TIMES``, once a second, what counting has taken so far: processor seconds in the
-process, and in Postgres, where the writer of counts has a connection of its own.
+process, and those of the statements that write counts, in Postgres.
 """
 
 import json
@@ -14,7 +14,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import psutil
 from celery.signals import beat_init, worker_init
 
 from benchmarks.carillon.times import TIMES
@@ -25,6 +24,8 @@ __all__ = ["app"]
 _lock = threading.Lock()
 _seconds = 0.0
 _within = threading.local()
+#: Of the servers' processes: to open one for each reading would take longer than to count.
+_files: dict[int, int] = {}
 
 
 @worker_init.connect
@@ -35,9 +36,17 @@ def _time_counting(**_: Any) -> None:
     from jobs.engine.activity import ActivityWriter
     from jobs.store.insight import activity
 
-    names: list[tuple[Any, str]] = [(activity, name) for name in vars(activity) if name.startswith("count")]
-    names += [(Activity, "add"), (Activity, "add_all"), (ActivityWriter, "turn")]
-    for of, name in names:
+    written: list[tuple[Any, str]] = [(activity, "report"), (activity, "fold")]
+    for of, name in written:
+        setattr(of, name, _timed(_with_postgres(getattr(of, name))))
+    counted: list[tuple[Any, str]] = [(activity, name) for name in vars(activity) if name.startswith("count")]
+    counted += [
+        (activity.Outcomes, "__init__"),
+        (activity.Outcomes, "count"),
+        (Activity, "add"),
+        (Activity, "add_all"),
+    ]
+    for of, name in [*counted, (ActivityWriter, "turn")]:
         setattr(of, name, _timed(getattr(of, name)))
     setattr(ActivityWriter, "turn", _noted(ActivityWriter.turn))  # noqa: B010 - mypy forbids the plain assignment
     os.register_at_fork(after_in_child=_forget)
@@ -48,12 +57,17 @@ def _forget() -> None:
     _lock, _seconds = threading.Lock(), 0.0
 
 
+def _add(seconds: float) -> None:
+    global _seconds
+    with _lock:
+        _seconds += seconds
+
+
 def _timed(counting: Callable[..., Any]) -> Callable[..., Any]:
     """Adds up what it takes, but not within another that is timed."""
 
     @wraps(counting)
     def timed(*arguments: Any, **named: Any) -> Any:
-        global _seconds
         if getattr(_within, "one", False):
             return counting(*arguments, **named)
         _within.one = True
@@ -61,28 +75,46 @@ def _timed(counting: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return counting(*arguments, **named)
         finally:
-            with _lock:
-                _seconds += time.thread_time() - began
+            _add(time.thread_time() - began)
             _within.one = False
 
     return timed
 
 
+def _with_postgres(writing: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds up what its statements take in Postgres."""
+
+    @wraps(writing)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        from django.db import connection
+
+        connection.ensure_connection()
+        server = connection.connection.info.backend_pid
+        before = _running_seconds(server)
+        try:
+            return writing(*arguments, **named)
+        finally:
+            _add(_running_seconds(server) - before)
+
+    return counted
+
+
+def _running_seconds(pid: int) -> float:
+    """The processor seconds of a process, to the nanosecond."""
+    file = _files.get(pid)
+    if file is None:
+        file = _files[pid] = os.open(f"/proc/{pid}/schedstat", os.O_RDONLY)
+    return int(os.pread(file, 100, 0).split()[0]) / 1e9
+
+
 def _noted(turn: Callable[..., Any]) -> Callable[..., Any]:
     """Puts on file what counting has taken, after each turn of the writer."""
-    in_postgres = 0.0
 
     @wraps(turn)
     def noted(*arguments: Any, **named: Any) -> Any:
-        nonlocal in_postgres
-        from django.db import connection
-
         took = turn(*arguments, **named)
-        if connection.connection is not None:
-            times = psutil.Process(connection.connection.info.backend_pid).cpu_times()
-            in_postgres = times.user + times.system
         file = Path(os.environ[TIMES]) / f"{os.getpid()}.json"
-        file.with_suffix(".new").write_text(json.dumps([_seconds, in_postgres]))
+        file.with_suffix(".new").write_text(json.dumps(_seconds))
         file.with_suffix(".new").rename(file)
         return took
 

@@ -5,8 +5,7 @@ engine does not depend on them.
 """
 
 import re
-from bisect import bisect_left
-from collections import Counter
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
 from jobs.core.pull import is_pull
@@ -65,6 +64,8 @@ KINDS = (
 #: Reports of processes on themselves: how often something happened, or how long it took, in the same buckets.
 TIMES, SECONDS_SUM = "times", "us"
 SECONDS_BUCKETS = tuple(f"le_{nth}" for nth in range(len(BOUNDS) + 1))
+#: The buckets of the times that are counted, by the kind of their sum.
+BUCKETS = {LAG_SUM: LAG_BUCKETS, DURATION_SUM: DURATION_BUCKETS, SECONDS_SUM: SECONDS_BUCKETS}
 #: All job types that tenants declare share this label in ``/metrics``, so that no tenant can invent labels.
 DECLARED_TYPES = "declared@tenants"
 
@@ -116,14 +117,20 @@ ALL_TENANTS = -1
 Counts = dict[str, int]
 
 
-def timed(seconds: Iterable[float], sum_kind: str, buckets: tuple[str, ...]) -> list[tuple[str, int]]:
+def timed(seconds: Iterable[float], sum_kind: str) -> list[tuple[str, int]]:
     """The counts of lags or durations: by bucket, and their sum. A clock that was set back makes a time 0."""
-    times = [one if one > 0 else 0.0 for one in seconds]
-    within = Counter([bisect_left(BOUNDS, one) for one in times])
-    return [
-        *((buckets[nth], count) for nth, count in within.items()),
-        (sum_kind, round(sum(times) * 1_000_000)),
-    ]
+    buckets = BUCKETS[sum_kind]
+    times = sorted(seconds)
+    if times and times[0] < 0:
+        times = sorted([max(one, 0.0) for one in times])
+    # In order, each bucket ends where its bound would be: a step for each bucket in use, and not for each time.
+    counts, at = [(sum_kind, round(sum(times) * 1_000_000))], 0
+    while at < len(times):
+        nth = bisect_left(BOUNDS, times[at])
+        end = bisect_right(times, BOUNDS[nth], at) if nth < len(BOUNDS) else len(times)
+        counts.append((buckets[nth], end - at))
+        at = end
+    return counts
 
 
 def time_within(counts: Mapping[str, int], buckets: tuple[str, ...], share: float) -> float | None:

@@ -1,18 +1,17 @@
-"""Write this process's counts (``jobs.activity``) once a second, in a thread with a connection of its own.
+"""Report this process's counts (``jobs.activity``) once a second, in a thread with a connection of its own. The leader
+adds up the reports of all processes (``jobs.engine.housekeeper``).
 
-A write that fails keeps its counts for the next write. A process that is killed loses the counts of a second. No
-statement waits longer than 50 ms for a row that another process adds to. The connection is closed when nothing was
-counted for a while. No connection is open before a fork: forked processes start a writer of their own.
+A report that fails keeps its counts for the next one. A process that is killed loses the counts of a second. The
+connection is closed when nothing was counted for a while. No connection is open before a fork: forked processes start a
+writer of their own.
 """
 
 import atexit
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
-from jobs.activity import Activity, activity, own
+from jobs.activity import Activity, Key, OwnKey, activity, own
 from jobs.store import db
 from jobs.store.insight import activity as activity_store
 from jobs.telemetry import Outage, get_logger
@@ -21,7 +20,7 @@ log = get_logger()
 EVERY_SECONDS = 1.0
 #: Close the connection after this many seconds without a count.
 IDLE_SECONDS = 30.0
-#: Writes may take a tenth of the time, so writes of thousands of rows come less often.
+#: Writes may take a tenth of the time, so writes of thousands of counts come less often.
 MAX_SHARE = 0.1
 MAX_STATEMENT = timedelta(seconds=1)
 #: ``stop`` waits this long for the last write.
@@ -29,10 +28,10 @@ STOP_SECONDS = 3.0
 
 
 class ActivityWriter:
-    """One for each process that counts. ``counted``: the counters, each with the function that writes its counts."""
+    """One for each process that counts. ``counted`` and ``of_itself``: the counters whose counts it reports."""
 
-    def __init__(self, *counted: tuple[Activity[Any], Callable[[Any], None]]) -> None:
-        self._counted = counted or ((activity, activity_store.add), (own, activity_store.add_own))
+    def __init__(self, counted: Activity[Key] = activity, of_itself: Activity[OwnKey] = own) -> None:
+        self._counted, self._of_itself = counted, of_itself
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._idle_seconds = 0.0
@@ -60,37 +59,29 @@ class ActivityWriter:
             db.disconnect()
 
     def turn(self) -> float:
-        """Write the counts since the last turn. Returns the seconds it took. Raises nothing."""
+        """Report the counts since the last turn. Returns the seconds it took. Raises nothing."""
         began = time.monotonic()
-        taken: list[tuple[Activity[Any], Callable[[Any], None], Any]] = [
-            (counted, add, counted.take()) for counted, add in self._counted
-        ]
-        if not any(rows for _, _, rows in taken):
+        rows, own_rows = self._counted.take(), self._of_itself.take()
+        for dropped in (self._counted.take_dropped(), self._of_itself.take_dropped()):
+            if dropped:
+                log.warning("counts dropped", times=dropped, reason="too many keys to remember")
+        if not rows and not own_rows:
             self._rest()
             return 0.0
         self._idle_seconds = 0.0
-        failed = False
-        for counted, add, rows in taken:
-            if rows and (failed or not self._write(add, rows)):
-                counted.give_back(rows)
-                failed = True
-            if dropped := counted.take_dropped():
-                log.warning("counts dropped", times=dropped, reason="too many keys to remember")
-        if not failed:
-            self._outage.over()
-        return time.monotonic() - began
-
-    def _write(self, add: Callable[[Any], None], rows: Any) -> bool:
         try:
             db.bound(statements=MAX_STATEMENT)
-            add(rows)
+            activity_store.report(rows, own_rows)
         except Exception as error:  # noqa: BLE001 - the end of a thread would go unnoticed
             # A fault of our own code is logged with its traceback.
             self._outage.failed(error, rows_kept=len(rows), exc_info=not isinstance(error, db.TRANSIENT))
             if not isinstance(error, db.StatementFailed):
                 db.disconnect()
-            return False
-        return True
+            self._counted.give_back(rows)
+            self._of_itself.give_back(own_rows)
+        else:
+            self._outage.over()
+        return time.monotonic() - began
 
     def _rest(self) -> None:
         self._idle_seconds += EVERY_SECONDS

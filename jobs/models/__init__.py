@@ -16,6 +16,7 @@ from jobs.models.queue import Message, Queue
 from jobs.models.tally import (
     ActivityHour,
     ActivityMinute,
+    ActivityReport,
     ActivityTotal,
     AnswerTally,
     JobTally,
@@ -31,6 +32,7 @@ from jobs.models.workflows.run import DueCancel, TaskRun, WorkflowRun
 __all__ = (
     "ActivityHour",
     "ActivityMinute",
+    "ActivityReport",
     "ActivityTotal",
     "Answer",
     "AnswerTally",

@@ -1,7 +1,7 @@
 """Tallies: sums that database triggers keep, so that quotas and usage need not count a table's rows. They are exact.
 
-Activity: events that each process counts and adds once a second, for people and alarms. It is exact as long as no
-process is killed, and nothing of the engine depends on it.
+Activity: events that each process counts and reports once a second, for people and alarms. The leader adds the
+reports up. It is exact as long as no process is killed, and nothing of the engine depends on it.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -58,8 +58,26 @@ for _kind in KINDS:
     Activity.add_to_class(_kind, models.BigIntegerField(null=True))
 
 
+class ActivityReport(models.Model):
+    """What a process counted in a second, until the leader adds it up. Not logged: when Postgres crashes, or a standby
+    takes over, the reports of the last seconds are gone (migration 0024).
+
+    ``minute``: by the database's clock when it was written. ``size``: how many keys it holds. ``counts``: JSON, a list
+    of ActivityMinute's columns; ``own``: JSON, what the process counted of itself, by name and labels.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    minute = models.DateTimeField()
+    size = models.IntegerField()
+    counts = models.TextField()
+    own = models.TextField()
+
+    def __str__(self) -> str:
+        return f"{self.size} counts of {self.minute:%Y-%m-%d %H:%M}"
+
+
 class ActivityMinute(Activity):
-    """Counts of one minute, by the database's clock when they were written. Partitioned by day (migration 0003). Rows
+    """Counts of one minute, by the database's clock when they were reported. Partitioned by day (migration 0003). Rows
     that count any trouble have an index of their own (migration 0003; store/sql/overview.sql: troubles).
     """
 

@@ -241,6 +241,7 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
     if len(finishes) == 1 and finishes[0].succeeds:
         return _succeed(finishes[0])
     started_ats = [f.attempt_started_at for f in finishes]
+    outcomes = activity.Outcomes(finishes)
     rows = _SQL["finish"](
         ids=[f.token.id for f in finishes],
         fences=[f.token.fence for f in finishes],
@@ -261,7 +262,7 @@ def _finish(finishes: Sequence[Finish]) -> dict[UUID, TriggerState]:
         response_excerpts=_sparse([f.response_excerpt for f in finishes]),
         outputs=_sparse([f.output for f in finishes]),
     )
-    return _written(finishes, rows)
+    return _written(outcomes, rows)
 
 
 def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
@@ -275,13 +276,12 @@ def _succeed(finish: Finish) -> dict[UUID, TriggerState]:
         response_excerpt=finish.response_excerpt,
         output=finish.output,
     )
-    return _written([finish], rows)
+    return _written(activity.Outcomes([finish]), rows)
 
 
-def _written(finishes: Sequence[Finish], rows: Sequence[Any]) -> dict[UUID, TriggerState]:
-    written = {row.id: row for row in rows}
-    activity.count_finished(finishes, written)
-    return {key: _STATES[row.state] for key, row in written.items()}
+def _written(outcomes: activity.Outcomes, rows: Sequence[Any]) -> dict[UUID, TriggerState]:
+    outcomes.count(rows)
+    return {row.id: _STATES[row.state] for row in rows}
 
 
 def _sparse(values: list[Any]) -> list[Any]:

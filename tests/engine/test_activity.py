@@ -1,8 +1,9 @@
-"""Activity: counted in memory and added to the records once a second."""
+"""Activity: counted in memory, reported once a second, and added up by the leader."""
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -14,13 +15,14 @@ from jobs.activity import Activity, activity, count, note_time, own
 from jobs.core.activity import BOUNDS, DURATION_BUCKETS, KINDS, LAG_BUCKETS, label_of, tenants_to_name, timed
 from jobs.engine import activity as engine_activity
 from jobs.engine.activity import ActivityWriter
-from jobs.models import ActivityMinute, ActivityTotal, MetricTenant, OwnTotal
+from jobs.engine.housekeeper import Housekeeper
+from jobs.models import ActivityMinute, ActivityReport, ActivityTotal, MetricTenant, OwnTotal
 from jobs.store import db
 from jobs.store.insight import activity as activity_store
 from stage.waiting import wait_until
 from tests import factories
-from tests.engine.activity_records import on_record
-from tests.factories import make_job, make_trigger
+from tests.activity_records import add_up, on_record, record
+from tests.factories import HOUR, make_job, make_trigger
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NOOP = (7, "noop")
@@ -61,7 +63,7 @@ class TestKinds:
 
     def test_are_all_added_to_minute_and_totals_however_often(self) -> None:
         for _ in range(2):
-            activity_store.add({NOOP: {kind: nth for nth, kind in enumerate(KINDS, 1)}})
+            record({NOOP: {kind: nth for nth, kind in enumerate(KINDS, 1)}})
         twice = {kind: 2 * nth for nth, kind in enumerate(KINDS, 1)}
         assert on_record() == {NOOP: twice}
         assert on_record(ActivityTotal) == {(0, "noop"): twice}
@@ -71,14 +73,14 @@ class TestKinds:
         [(-5.0, 0), (0.0, 0), (0.001, 0), (0.0011, 1), (1.0, 9), (1.5, 10), (3600.0, 19), (90_000.0, 20)],
     )
     def test_of_a_time_are_its_bucket_and_its_part_of_the_sum(self, seconds: float, bucket: int) -> None:
-        assert dict(timed((seconds,), "lag_us", LAG_BUCKETS)) == {
+        assert dict(timed((seconds,), "lag_us")) == {
             LAG_BUCKETS[bucket]: 1,
             "lag_us": round(max(0.0, seconds) * 1_000_000),
         }
         assert len(LAG_BUCKETS) == len(DURATION_BUCKETS) == len(BOUNDS) + 1
 
     def test_of_many_times_are_how_many_each_bucket_has_and_their_sum(self) -> None:
-        assert dict(timed((0.5, -1.0, 0.3, 90_000.0), "lag_us", LAG_BUCKETS)) == {
+        assert dict(timed((0.5, -1.0, 0.3, 90_000.0), "lag_us")) == {
             "lag_0": 1,
             "lag_8": 2,
             "lag_20": 1,
@@ -89,20 +91,18 @@ class TestKinds:
 class TestTotals:
     def test_are_of_named_tenants_and_of_all_others_together(self) -> None:
         MetricTenant.objects.create(tenant_id=7, named_at=factories.now())
-        activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "noop"): {"started": 4}})
+        record({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "noop"): {"started": 4}})
         assert on_record(ActivityTotal) == {NOOP: {"started": 1}, (0, "noop"): {"started": 6}}
 
     def test_are_of_all_tenants_too(self) -> None:
         MetricTenant.objects.create(tenant_id=7, named_at=factories.now())
-        activity_store.add({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"started": 4}})
+        record({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"started": 4}})
         of_all = ActivityTotal.objects.filter(tenant_id=-1)
         assert dict(of_all.values_list("job_type", "started")) == {"noop": 3, label_of("a@9"): 4}
 
     def test_of_all_tenants_are_by_the_minute_too(self) -> None:
         for _ in range(2):
-            activity_store.add(
-                {NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"retried": 4}}
-            )
+            record({NOOP: {"started": 1}, (8, "noop"): {"started": 2}, (9, "a@9"): {"retried": 4}})
         of_all = ActivityMinute.objects.filter(tenant_id=-1)
         sums = {
             key: of_all.filter(job_type=key).aggregate(n=Sum("started"), r=Sum("retried"))
@@ -111,9 +111,7 @@ class TestTotals:
         assert sums == {"noop": {"n": 6, "r": None}, label_of("a@9"): {"n": None, "r": 8}}
 
     def test_know_the_types_that_tenants_declare_as_one(self) -> None:
-        activity_store.add(
-            {(8, "a@8"): {"started": 1}, (8, "b@8"): {"started": 2}, (9, "a@9"): {"started": 4}}
-        )
+        record({(8, "a@8"): {"started": 1}, (8, "b@8"): {"started": 2}, (9, "a@9"): {"started": 4}})
         assert on_record(ActivityTotal) == {(0, label_of("a@8")): {"started": 7}}
         assert len(on_record()) == 3
 
@@ -151,10 +149,21 @@ class TestCounting:
         small = Activity(max_rows=2)
         for tenant_id in (1, 2, 3, 3, 1):
             small.add((tenant_id, "noop"), "started")
-        ActivityWriter((small, activity_store.add)).turn()
+        ActivityWriter(small).turn()
         assert on_record() == {(1, "noop"): {"started": 2}, (2, "noop"): {"started": 1}}
         assert "counts dropped" in caplog.text
         assert small.take_dropped() == 0
+
+    def test_puts_times_into_buckets_when_they_are_taken_or_are_many(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("jobs.activity.MAX_TIMES", 3)
+        counted = Activity(max_rows=1)
+        for _ in range(3):
+            counted.add_all((), ((NOOP, "lag_us", (0.5, 3.0)), ((8, "noop"), "lag_us", (1.0,))))
+        assert counted.take() == {NOOP: {"lag_8": 3, "lag_11": 3, "lag_us": 10_500_000}}
+        assert counted.take_dropped() == 3
+        assert counted.take() == {}
 
     def test_loses_nothing_among_threads(self) -> None:
         counted = Activity()
@@ -191,6 +200,7 @@ class TestWhatAProcessTellsOfItself:
             count("step_failures", "reap")
             note_time("step_seconds", "reap", seconds=0.02)
             writer.turn()
+        add_up()
         found = {(row.name, *row.labels, row.kind): row.count for row in OwnTotal.objects.all()}
         assert found == {
             ("lease_renewals", "times"): 6,
@@ -199,18 +209,17 @@ class TestWhatAProcessTellsOfItself:
             ("step_seconds", "reap", "le_4"): 2,
         }
 
-    def test_is_kept_while_it_cannot_be_written_and_costs_no_count_of_tenants(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(_: object) -> None:
-            raise db.StatementFailed("locked")
+    def test_is_kept_while_it_cannot_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise db.StatementFailed("no room")
 
-        writer = ActivityWriter((activity, activity_store.add), (own, refuse))
+        monkeypatch.setattr(activity_store, "report", refuse)
+        writer = ActivityWriter()
         activity.add(NOOP, "started")
         count("lease_renewals")
         writer.turn()
         writer.turn()
-        assert on_record() == {NOOP: {"started": 1}}
+        assert activity.take() == {NOOP: {"started": 1}}
         assert own.take() == {("lease_renewals", ()): {"times": 1}}
 
 
@@ -230,19 +239,21 @@ class TestWriter:
         assert on_record() == {NOOP: {"started": 1}}
 
     def test_keeps_what_cannot_be_written_and_says_so_once(
-        self, hasty: None, caplog: pytest.LogCaptureFixture
+        self, hasty: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         failures = []
         mended = threading.Event()
+        report = activity_store.report
 
-        def add(rows: Any) -> None:
+        def fail(rows: Any, own_rows: Any) -> None:
             if mended.is_set():
-                activity_store.add(rows)
+                report(rows, own_rows)
                 return
             failures.append(dict(rows))
             raise db.StatementFailed("no room") if len(failures) % 2 else RuntimeError("a fault of ours")
 
-        writer = ActivityWriter((activity, add))
+        monkeypatch.setattr(activity_store, "report", fail)
+        writer = ActivityWriter()
         writer.start()
         activity.add(NOOP, "started", 3)
         wait_until(lambda: len(failures) > 3)
@@ -257,42 +268,22 @@ class TestWriter:
         monkeypatch.setattr(activity_store, "BATCH", 1)
         rows = {
             (1, "noop"): {"started": 1},
-            (2, "noop"): {"started": "no number"},
+            (2, "noop"): {"started": object()},
             (3, "noop"): {"started": 1},
         }
-        with pytest.raises(Exception, match="bigint"):
-            activity_store.add(rows)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            activity_store.report(rows, {})  # type: ignore[arg-type]
         assert list(rows) == [(2, "noop"), (3, "noop")]
         assert on_record() == {(1, "noop"): {"started": 1}}
 
-    def test_waits_for_nobody_who_holds_its_row(self, writer: ActivityWriter) -> None:
-        activity_store.add({NOOP: {"started": 1}})
+    def test_waits_for_nobody(self, writer: ActivityWriter) -> None:
+        record({NOOP: {"started": 1}})
         with elsewhere() as holder:
-            holder.execute("SELECT FROM jobs_activitytotal FOR UPDATE")
+            for table in ("activitytotal", "activityminute"):
+                holder.execute(f"SELECT FROM jobs_{table} FOR UPDATE")
             activity.add(NOOP, "started")
-            wait_until(lambda: writer._outage._since is not None)
-        wait_until(lambda: on_record(ActivityTotal) == {(0, "noop"): {"started": 2}})
-
-    def test_never_deadlocks_with_another_that_adds_to_the_same_rows(self) -> None:
-        keys = [(tenant_id, kind) for tenant_id in range(1, 40) for kind in ("noop", "webhook")]
-        errors: list[BaseException] = []
-
-        def add(order: int) -> None:
-            try:
-                for _ in range(20):
-                    activity_store.add({key: {"started": 1} for key in keys[::order]})
-            except BaseException as error:  # noqa: BLE001
-                errors.append(error)
-            finally:
-                connection.close()
-
-        threads = [threading.Thread(target=add, args=(order,)) for order in (1, -1, 1, -1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert errors == []
-        assert {sum(counts.values()) for counts in on_record().values()} == {80}
+            wait_until(ActivityReport.objects.exists)
+        assert on_record(ActivityTotal) == {(0, "noop"): {"started": 2}}
 
     def test_gives_its_connection_up_when_nothing_happens(
         self, monkeypatch: pytest.MonkeyPatch, writer: ActivityWriter
@@ -309,3 +300,59 @@ class TestWriter:
         assert closed.wait(30)
         activity.add(NOOP, "started")
         wait_until(lambda: on_record() == {NOOP: {"started": 1}})
+
+
+class TestAddingUp:
+    def test_takes_each_report_once_however_many_processes_do_it(self) -> None:
+        keys = [(tenant_id, kind) for tenant_id in range(1, 40) for kind in ("noop", "webhook")]
+        errors: list[BaseException] = []
+
+        def report_and_add_up(order: int) -> None:
+            try:
+                for _ in range(20):
+                    record({key: {"started": 1} for key in keys[::order]})
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+            finally:
+                connection.close()
+
+        threads = [threading.Thread(target=report_and_add_up, args=(order,)) for order in (1, -1, 1, -1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert {sum(counts.values()) for counts in on_record().values()} == {80}
+
+    def test_takes_some_reports_at_a_time_the_oldest_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activity_store, "FOLDED", 3)
+        for _ in range(3):
+            activity_store.report({NOOP: {"started": 1}, (8, "noop"): {"started": 1}}, {})
+        assert activity_store.fold()
+        assert ActivityReport.objects.count() == 1
+        assert not activity_store.fold()
+        assert on_record() == {NOOP: {"started": 3}, (8, "noop"): {"started": 3}}
+
+    def test_waits_for_no_row_that_another_holds_and_keeps_the_reports(self) -> None:
+        record({NOOP: {"started": 1}})
+        activity_store.report({NOOP: {"started": 1}}, {})
+        db.bound(statements=timedelta(seconds=5))
+        with elsewhere() as holder:
+            holder.execute("SELECT FROM jobs_activitytotal FOR UPDATE")
+            with pytest.raises(db.StatementFailed):
+                activity_store.fold()
+            assert ActivityReport.objects.exists()
+        assert on_record(ActivityTotal) == {(0, "noop"): {"started": 2}}
+
+    def test_keeps_the_minute_of_the_report(self, clock: Callable[[timedelta], None]) -> None:
+        activity_store.report({NOOP: {"started": 1}}, {})
+        [reported] = ActivityReport.objects.values_list("minute", flat=True)
+        clock(HOUR)
+        add_up()
+        assert set(ActivityMinute.objects.values_list("minute", flat=True)) == {reported}
+
+    def test_is_the_housekeepers(self) -> None:
+        activity_store.report({NOOP: {"started": 1}}, {})
+        Housekeeper(retention=90 * 24 * HOUR, trail_retention=90 * 24 * HOUR).keep()
+        assert not ActivityReport.objects.exists()
+        assert on_record() == {NOOP: {"started": 1}}

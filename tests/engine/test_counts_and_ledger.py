@@ -15,9 +15,8 @@ from jobs.engine import worker
 from jobs.handlers import Context, Permanent
 from jobs.models import ActivityTotal, Attempt, Job, SkippedRange, Trigger
 from jobs.store import execution
-from jobs.store.insight import activity as activity_store
 from tests import factories
-from tests.engine.activity_records import on_record
+from tests.activity_records import on_record, record
 from tests.engine.conftest import Beat, Broker, Perform
 from tests.factories import HOUR, MINUTE, make_job, make_tenant
 
@@ -88,7 +87,7 @@ class TestCountsAndTheLedger:
         run_all(beat, broker)
         self._intervene(tenants[0], beat, broker)
         run_all(beat, broker)
-        activity_store.add(activity.take())
+        record(activity.take())
         assert self._agreed() > 300
 
     @staticmethod

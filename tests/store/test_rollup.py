@@ -13,6 +13,7 @@ from jobs.models import ActivityHour, ActivityMinute, ActivityTotal, MetricTenan
 from jobs.store import partitions
 from jobs.store.insight import activity, rollup
 from tests import factories
+from tests.activity_records import add_up, record
 from tests.factories import HOUR, MINUTE, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -83,10 +84,19 @@ class TestRollUp:
         rollup._SQL["roll_up"](hour=before)
         assert hours() == once
 
+    def test_leaves_an_hour_alone_while_a_report_of_it_is_not_added_up(self, clock: Clock) -> None:
+        record({(7, "noop"): {"started": 1}})
+        activity.report({(7, "noop"): {"started": 1}}, {})
+        clock(4 * HOUR)
+        assert not rollup.roll_up()
+        add_up()
+        assert rollup.roll_up()
+        assert set(hours().values()) == {2}
+
 
 class TestKeeping:
     def test_drops_days_of_minutes_that_are_rolled_up(self, clock: Clock) -> None:
-        activity.add({(7, "noop"): {"started": 1}})
+        record({(7, "noop"): {"started": 1}})
         clock(4 * DAY)
         partitions.ensure(partitions.MINUTES)
         there = partitions_of("jobs_activityminute")
@@ -100,7 +110,7 @@ class TestKeeping:
         assert (ActivityMinute.objects.count(), ActivityHour.objects.count()) == (0, 2)
 
     def test_keeps_minutes_for_two_days_at_least(self, clock: Clock) -> None:
-        activity.add({(7, "noop"): {"started": 1}})
+        record({(7, "noop"): {"started": 1}})
         clock(47 * HOUR)
         rollup.roll_up()
         rollup.drop(retention=RETENTION)
@@ -128,7 +138,7 @@ class TestKeeping:
 
     def test_is_the_housekeepers(self, clock: Clock) -> None:
         tenant = make_tenant()
-        activity.add({(tenant.id, "noop"): {"started": 1}})
+        record({(tenant.id, "noop"): {"started": 1}})
         Housekeeper(retention=RETENTION, trail_retention=RETENTION, metric_tenants=5).keep()
         assert [named.tenant_id for named in MetricTenant.objects.all()] == [tenant.id]
         clock(4 * DAY)
@@ -141,7 +151,7 @@ class TestKeeping:
 class TestNames:
     @staticmethod
     def active(tenant: Any, started: int) -> Any:
-        activity.add({(tenant.id, "noop"): {"started": started}})
+        record({(tenant.id, "noop"): {"started": started}})
         return tenant
 
     @staticmethod

@@ -1,41 +1,41 @@
-"""Activity: decisions of the store's statements are counted in memory, once committed; then added to the record.
+"""Activity: decisions of the store's statements are counted in memory, once committed; then reported and added up.
 
-Counting needs no statement of its own: it goes by the rows that a statement returned. ``add`` writes a process's counts
-to the present minute and to the totals that ``/metrics`` shows.
+Counting needs no statement of its own: it goes by the rows that a statement returned. ``report`` writes a process's
+counts as they are. ``fold`` adds the reports of all processes to their minutes and to the totals that ``/metrics``
+shows.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
-from uuid import UUID
 
 import orjson
 
 from jobs.activity import Key, OwnKey, OwnRows, Rows, activity, own
 from jobs.core.activity import (
     DECLARED_TYPES,
-    DURATION_BUCKETS,
     DURATION_SUM,
-    LAG_BUCKETS,
     LAG_SUM,
-    SECONDS_BUCKETS,
     SECONDS_SUM,
     SKIPS,
     TIMES,
     Counts,
     label_of,
     label_of_error,
-    timed,
 )
 from jobs.core.states import AttemptState, TriggerState
 from jobs.models.firings.trigger import Origin
 from jobs.store import db
 
 _SQL = db.queries("activity")
-#: The most rows that a statement writes: with so many it is over in some milliseconds.
+#: The most keys of tenants that a report holds.
 BATCH = 500
+#: A statement adds up this many reports at most. With this many counts it takes no further one: it is over in some ten
+#: milliseconds.
+REPORTS, FOLDED = 200, 2_000
 #: Processes' counts of attempts that failed, by job type and error code.
 ERRORS = "attempt_errors"
 #: Counts of workflow runs by their event, and how long they took, by their end.
@@ -47,14 +47,14 @@ RUN_EVENTS = tuple(f"{_OF_RUNS}{word}" for word in ("started", "retried", "succe
 
 #: Asked several times for each firing: in C it takes a third less.
 _key_of: Callable[[Any], Key] = attrgetter("tenant_id", "job_type")
-_SUCCEEDED = AttemptState.SUCCEEDED
+_SUCCEEDED, _WORKFLOW = AttemptState.SUCCEEDED, Origin.WORKFLOW.value
 
 
 def count(rows: Iterable[Any], kind: str) -> None:
     """Count one ``kind`` for each row, which has a tenant_id and a job_type."""
     counted = _Counted()
-    for key, number in Counter(map(_key_of, rows)).items():
-        counted.add(key, (kind, number))
+    for key, of_it in groupby(map(_key_of, rows)):
+        counted.add(key, (kind, len(list(of_it))))
     counted.keep()
 
 
@@ -65,7 +65,7 @@ def count_first(rows: Iterable[Any]) -> None:
     Each row has its ``fence`` and ``replay_count`` from before it was queued.
     """
     count(
-        (row for row in rows if row.origin == Origin.WORKFLOW and not row.fence and not row.replay_count),
+        (row for row in rows if row.origin == _WORKFLOW and not row.fence and not row.replay_count),
         "created",
     )
 
@@ -94,44 +94,68 @@ def count_cancelled(rows: Iterable[Any]) -> None:
 def count_started(rows: Iterable[Any]) -> None:
     """Count attempts that a claim started."""
     lags = defaultdict[Key, list[float]](list)
-    for row in rows:
-        lags[_key_of(row)].append((row.attempt_started_at - row.due_at).total_seconds())
+    for key, of_it in groupby(rows, _key_of):
+        lags[key] += [(row.attempt_started_at - row.due_at).total_seconds() for row in of_it]
     counted = _Counted()
     for key, seconds in lags.items():
-        counted.add(key, ("started", len(seconds)), *timed(seconds, LAG_SUM, LAG_BUCKETS))
+        counted.add(key, ("started", len(seconds)))
+        counted.add_times(key, LAG_SUM, seconds)
     counted.keep()
 
 
-def count_finished(finishes: Iterable[Any], written: Mapping[UUID, Any]) -> None:
-    """Count outcomes: how each attempt ended, how long it took, and the new state of its trigger.
+class Outcomes:
+    """Counts outcomes: how each attempt ended, how long it took, and the new state of its trigger.
 
-    ``finishes``: of ``execution.Finish``. ``written``: state and seconds by trigger; an outcome without them was stale.
+    ``finishes``: of ``execution.Finish``. They are looked at before the statement that writes them, while the processor
+    has them at hand: afterwards it takes twice as long.
     """
-    durations = defaultdict[Key, list[float]](list)
-    successes, errors = Counter[Key](), Counter[tuple[str, str]]()
-    counted = _Counted()
-    for finish in finishes:
-        key = _key_of(finish)
-        row = written.get(finish.token.id)
-        if row is None:
-            counted.add(key, ("ended_stale", 1))
-            continue
-        durations[key].append(row.seconds)
-        ended = finish.attempt_state
-        if ended is _SUCCEEDED:
-            successes[key] += 1
-            continue
-        counted.add(key, (f"ended_{ended}", 1), *_fate(row.state, finish.reason))
-        if ended in (AttemptState.FAILED, AttemptState.TIMED_OUT):
-            errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
-    for key, seconds in durations.items():
-        counted.add(key, *timed(seconds, DURATION_SUM, DURATION_BUCKETS))
-    for key, number in successes.items():
-        counted.add(key, (f"ended_{_SUCCEEDED}", number))
-    counted.keep()
-    if errors:
-        told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
-        db.on_commit(partial(own.add_all, told))
+
+    def __init__(self, finishes: Sequence[Any]) -> None:
+        self._finishes = finishes
+        owners = [key for key, _ in groupby(map(_key_of, finishes))]
+        #: Whose they all are; None if they are of several.
+        self._owner = owners[0] if len(owners) == 1 else None
+        self._all_succeed = [finish.attempt_state for finish in finishes].count(_SUCCEEDED) == len(finishes)
+
+    def count(self, rows: Sequence[Any]) -> None:
+        """Count once committed. ``rows``: those that were written, each with its place (``nth``, from 1 on) among
+        ``finishes``, its state and its seconds. The others were stale.
+        """
+        counted, others = _Counted(), Counter[Key]()
+        if not self._all_succeed or len(rows) < len(self._finishes):
+            others = self._count_others({row.nth: row for row in rows}, counted)
+        for key, seconds in self._durations(rows).items():
+            counted.add_times(key, DURATION_SUM, seconds)
+            if successes := len(seconds) - others[key]:
+                counted.add(key, (f"ended_{_SUCCEEDED}", successes))
+        counted.keep()
+
+    def _durations(self, rows: Sequence[Any]) -> Mapping[Key, list[float]]:
+        """How long the attempts took, in seconds by owner."""
+        if self._owner is not None:
+            return {self._owner: [row.seconds for row in rows]} if rows else {}
+        durations = defaultdict[Key, list[float]](list)
+        for row in rows:
+            durations[_key_of(self._finishes[row.nth - 1])].append(row.seconds)
+        return durations
+
+    def _count_others(self, written: Mapping[int, Any], counted: "_Counted") -> Counter[Key]:
+        """Count those that did not succeed. Returns how many of these were written, by owner."""
+        others, errors = Counter[Key](), Counter[tuple[str, str]]()
+        for nth, finish in enumerate(self._finishes, 1):
+            key, ended = _key_of(finish), finish.attempt_state
+            row = written.get(nth)
+            if row is None:
+                counted.add(key, ("ended_stale", 1))
+            elif ended is not _SUCCEEDED:
+                others[key] += 1
+                counted.add(key, (f"ended_{ended}", 1), *_fate(row.state, finish.reason))
+                if ended in (AttemptState.FAILED, AttemptState.TIMED_OUT):
+                    errors[label_of(finish.job_type), label_of_error(finish.error_code)] += 1
+        if errors:
+            told = [((ERRORS, labels), ((TIMES, number),)) for labels, number in errors.items()]
+            db.on_commit(partial(own.add_all, told))
+        return others
 
 
 def count_released(rows: Iterable[Any]) -> None:
@@ -151,14 +175,15 @@ def count_runs(events: Iterable[Any]) -> None:
     transaction that reads each event once.
     """
     told: list[tuple[OwnKey, Iterable[tuple[str, int]]]] = []
+    times: list[tuple[OwnKey, str, Sequence[float]]] = []
     for event in events:
         if event.kind in RUN_EVENTS:
             word, seconds = event.kind.removeprefix(_OF_RUNS), event.data.get("seconds")
             told.append(((RUNS, (word,)), ((TIMES, 1),)))
             if seconds is not None:
-                told.append(((RUN_SECONDS, (word,)), timed((seconds,), SECONDS_SUM, SECONDS_BUCKETS)))
+                times.append(((RUN_SECONDS, (word,)), SECONDS_SUM, (seconds,)))
     if told:
-        db.on_commit(partial(own.add_all, told))
+        db.on_commit(partial(own.add_all, told, times))
 
 
 def _fate(state: str, reason: str) -> tuple[tuple[str, int], ...]:
@@ -171,7 +196,13 @@ def _fate(state: str, reason: str) -> tuple[tuple[str, int], ...]:
 
 
 class _Counted(dict[Key, Counts]):
-    """The counts of one statement's rows."""
+    """The counts and times of one statement's rows."""
+
+    def __init__(self) -> None:
+        self._times: list[tuple[Key, str, list[float]]] = []
+
+    def add_times(self, key: Key, kind: str, seconds: list[float]) -> None:
+        self._times.append((key, kind, seconds))
 
     def add(self, key: Key, *pairs: tuple[str, int]) -> None:
         """Add the key's (kind, count) pairs."""
@@ -184,31 +215,33 @@ class _Counted(dict[Key, Counts]):
     def keep(self) -> None:
         """Count it all once it is committed."""
         if self:
-            db.on_commit(partial(activity.add_all, [(key, counts.items()) for key, counts in self.items()]))
+            counted = [(key, counts.items()) for key, counts in self.items()]
+            db.on_commit(partial(activity.add_all, counted, self._times))
 
 
-def add(rows: Rows) -> None:
-    """Add counts to the present minute, by the database's clock. Commits batch by batch. Takes written counts out of
-    ``rows``, so that the rest can be tried again after an error. After an uncertain outcome a batch may be counted
-    twice.
+def report(rows: Rows, own_rows: OwnRows) -> None:
+    """Report a process's counts, and those of itself, for the present minute by the database's clock. Commits batch by
+    batch. Takes reported counts out of both, so that the rest can be tried again after an error. After an uncertain
+    outcome a batch may be counted twice.
     """
-    keys = sorted(rows)
-    for first in range(0, len(keys), BATCH):
-        batch = keys[first : first + BATCH]
-        documents: list[dict[str, Any]] = [
-            {"tenant_id": tenant_id, "job_type": job_type, **rows[tenant_id, job_type]}
-            for tenant_id, job_type in batch
+    while rows or own_rows:
+        batch = sorted(rows)[:BATCH]
+        counts = [{"tenant_id": key[0], "job_type": key[1], **rows[key]} for key in batch]
+        of_itself = [
+            {"name": name, "labels": labels, "counts": numbers}
+            for (name, labels), numbers in own_rows.items()
         ]
-        _SQL["add"](rows=orjson.dumps(documents).decode(), declared_types=DECLARED_TYPES)
+        _SQL["report"](
+            size=len(counts) + len(of_itself),
+            counts=orjson.dumps(counts).decode(),
+            own=orjson.dumps(of_itself).decode(),
+        )
+        own_rows.clear()
         for key in batch:
             del rows[key]
 
 
-def add_own(rows: OwnRows) -> None:
-    """Add a process's counts of itself to the totals. All of them or none."""
-    documents = [
-        {"name": name, "labels": labels, "kind": kind, "count": number}
-        for (name, labels), counts in sorted(rows.items())
-        for kind, number in sorted(counts.items())
-    ]
-    _SQL["add_own"](rows=orjson.dumps(documents).decode())
+def fold() -> bool:
+    """Add the oldest reports to the record. Returns whether more may wait. Several processes may fold at once."""
+    [row] = _SQL["fold"](reports=REPORTS, size=FOLDED, declared_types=DECLARED_TYPES)
+    return bool(row.more)

@@ -2,58 +2,63 @@
 -- for all tenants together, so that a chart of all tenants does not sum the rows of each. Their columns are the KINDS
 -- of jobs/core/activity.py (jobs/store/db: LISTS); null: it did not happen. Nothing of the engine depends on them.
 
--- name: add
--- Add a process's counts to the present minute and to the totals. In the totals, and for all tenants together, the
--- types that tenants declare are one; tenants without series of their own are tenant 0 of the totals. Nothing depends
--- on the counts, so the commit does not wait for the disk.
--- Rows are locked in the order of their keys, so that two processes that add to the same rows never deadlock. The rows
--- that every process adds to come last, and are held the shortest.
--- locks: rows of the minute, then of the totals; lock_timeout
+-- name: report
+-- Leave a process's counts of a second for a beat to add up. All processes write at once, each a row of its own, so that
+-- none waits for another. The table is not logged: the commit does not wait for the disk.
+-- locks: none
+-- plan: kept
+INSERT INTO jobs_activityreport (minute, size, counts, own)
+VALUES (date_trunc('minute', carillon_now(), 'UTC'), %(size)s, %(counts)s, %(own)s);
+
+-- name: fold
+-- Add reports to their minutes and to the totals, and delete them. In the totals, and for all tenants together, the types
+-- that tenants declare are one; tenants without series of their own are tenant 0 of the totals. Nothing depends on the
+-- counts, so the commit does not wait for the disk.
+-- Rows are locked in the order of their keys, so that two beats that add to the same rows never deadlock.
+-- locks: reports, SKIP LOCKED; rows of the minutes, then of the totals; lock_timeout
 -- index: primary keys
 -- plan: kept
-WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+-- returns: reports, how many were added; more, whether others may wait
+WITH free AS MATERIALIZED (
+    SELECT id, size FROM jobs_activityreport ORDER BY id LIMIT %(reports)s FOR UPDATE SKIP LOCKED
+), due AS MATERIALIZED (
+    SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY id) - size AS before FROM free) f WHERE before < %(size)s
+), taken AS MATERIALIZED (
+    DELETE FROM jobs_activityreport WHERE id = ANY(ARRAY(SELECT id FROM due)) RETURNING minute, counts, own
+), unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 given AS MATERIALIZED (
-    SELECT r.* FROM unhurried, jsonb_populate_recordset(NULL::jobs_activityminute, %(rows)s::jsonb) r
-), total AS (
+    SELECT taken.minute AS at, CASE WHEN strpos(job_type, '@') > 0 THEN %(declared_types)s ELSE job_type END AS label, r.*
+    FROM unhurried, taken, jsonb_populate_recordset(NULL::jobs_activityminute, taken.counts::jsonb) r
+), minutes AS (
+    INSERT INTO jobs_activityminute AS kept (minute, tenant_id, job_type,
+    @each kind: {kind}@)
+    SELECT at, whose.id, whose.type,
+    @each kind: sum({kind})::bigint AS {kind}@
+    FROM given, LATERAL (VALUES (tenant_id, job_type), (-1, label)) whose(id, type)
+    GROUP BY at, whose.id, whose.type ORDER BY at, whose.id, whose.type
+    ON CONFLICT (minute, tenant_id, job_type) DO UPDATE SET
+    @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@
+), totals AS (
     INSERT INTO jobs_activitytotal AS kept (tenant_id, job_type,
     @each kind: {kind}@)
-    SELECT whose.id,
-           CASE WHEN strpos(job_type, '@') > 0 THEN %(declared_types)s ELSE job_type END AS label,
-       @each kind: sum({kind}) AS {kind}@
+    SELECT whose.id, label,
+    @each kind: sum({kind})::bigint AS {kind}@
     FROM given, LATERAL (VALUES
         (-1), (coalesce((SELECT n.tenant_id FROM jobs_metrictenant n WHERE n.tenant_id = given.tenant_id), 0))) whose(id)
     GROUP BY whose.id, label ORDER BY whose.id, label
     ON CONFLICT (tenant_id, job_type) DO UPDATE SET
     @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@
+), of_processes AS (
+    INSERT INTO jobs_owntotal AS kept (name, labels, kind, count)
+    SELECT r.name, r.labels, c.kind, sum(c.number::bigint)::bigint
+    FROM taken, jsonb_to_recordset(taken.own::jsonb) AS r(name text, labels text[], counts jsonb),
+         jsonb_each_text(r.counts) AS c(kind, number)
+    GROUP BY r.name, r.labels, c.kind ORDER BY r.name, r.labels, c.kind
+    ON CONFLICT (name, labels, kind) DO UPDATE SET count = kept.count + excluded.count
 )
-INSERT INTO jobs_activityminute AS kept (minute, tenant_id, job_type,
-    @each kind: {kind}@)
-SELECT date_trunc('minute', carillon_now(), 'UTC'), tenant_id, job_type,
-    @each kind: {kind}@
-FROM (SELECT tenant_id, job_type,
-    @each kind: {kind}@
-      FROM given
-      UNION ALL
-      SELECT -1, CASE WHEN strpos(job_type, '@') > 0 THEN %(declared_types)s ELSE job_type END AS label,
-    @each kind: sum({kind})::bigint AS {kind}@
-      FROM given GROUP BY label) counted
-ORDER BY tenant_id < 0, tenant_id, job_type
-ON CONFLICT (minute, tenant_id, job_type) DO UPDATE SET
-    @each kind: {kind} = coalesce(kept.{kind} + excluded.{kind}, kept.{kind}, excluded.{kind})@;
-
--- name: add_own
--- Add the counts that a process reports about itself to the totals. The commit does not wait for the disk.
--- locks: rows of the totals, in the order of their keys; lock_timeout
--- index: primary key
--- plan: kept
-WITH unhurried AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
-given AS MATERIALIZED (
-    SELECT r.* FROM unhurried,
-        jsonb_to_recordset(%(rows)s::jsonb) AS r(name text, labels text[], kind text, count bigint)
-)
-INSERT INTO jobs_owntotal AS kept (name, labels, kind, count)
-SELECT name, labels, kind, count FROM given ORDER BY name, labels, kind
-ON CONFLICT (name, labels, kind) DO UPDATE SET count = kept.count + excluded.count;
+SELECT count(*)::int AS reports,
+       (SELECT count(*) FROM free) > count(*) OR count(*) = %(reports)s AS more
+FROM taken;
 
 -- name: roll_up
 -- Sum up the minutes of an hour. If it is done twice, or by two processes at once, the result is the same.
@@ -74,7 +79,9 @@ ON CONFLICT (hour, tenant_id, job_type) DO UPDATE SET
 -- index: primary keys
 -- returns: hour, whether it is_over (nothing adds to it any more); no row when there is none
 SELECT date_trunc('hour', first.minute, 'UTC') AS hour,
-       date_trunc('hour', first.minute, 'UTC') + interval '1 hour' + %(grace)s <= carillon_now() AS is_over
+       date_trunc('hour', first.minute, 'UTC') + interval '1 hour' + %(grace)s <= carillon_now()
+       AND coalesce((SELECT minute FROM jobs_activityreport ORDER BY id LIMIT 1), 'infinity')
+           >= date_trunc('hour', first.minute, 'UTC') + interval '1 hour' AS is_over
 FROM (SELECT coalesce((SELECT hour + interval '1 hour' FROM jobs_activityhour WHERE hour > '2000-01-01Z'
                        ORDER BY hour DESC LIMIT 1),
                       '2000-01-01Z') AS since) rolled, LATERAL (

@@ -15,11 +15,11 @@ from django.urls import reverse
 
 from jobs.core.activity import ALL_TENANTS
 from jobs.models import MetricTenant
-from jobs.store.insight import activity
 from jobs.store.insight.outcomes import SPANS
 from jobs.store.insight.series import samples
 from tenants.models import OperatorBounds
 from tests import factories
+from tests.activity_records import record
 from tests.interfaces.admin.world import World
 
 pytestmark = pytest.mark.django_db
@@ -49,7 +49,7 @@ def busy(world: World) -> World:
         MetricTenant.objects.create(tenant_id=tenant.pk, named_at=factories.now())
         counts = {"ended_succeeded": 5, "retried": 2, "skipped_overlap": 3, "buried_exhausted": 1, "ended_failed": 3,
                   "ended_lost": 1, "lag_10": 9, "lag_us": 18_000_000}  # fmt: skip
-        activity.add({(tenant.pk, "webhook"): {kind: times * count for kind, count in counts.items()}})
+        record({(tenant.pk, "webhook"): {kind: times * count for kind, count in counts.items()}})
     return world
 
 

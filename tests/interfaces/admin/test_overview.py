@@ -14,10 +14,11 @@ from django.urls import reverse
 from jobs.admin.overview.page import aftermath
 from jobs.explain.wellbeing import wellbeing
 from jobs.models import Lease, Queue, Trigger
-from jobs.store.insight import activity, clocks, overview, workers
+from jobs.store.insight import clocks, overview, workers
 from jobs.store.insight.overview import Lanes
 from tenants.models import OperatorBounds, OperatorSession, Tenant
 from tests import factories
+from tests.activity_records import record
 from tests.factories import HOUR, SECOND
 from tests.interfaces.admin.world import World, open_breaker
 
@@ -60,7 +61,7 @@ def rows(text: str, table: str) -> list[list[str]]:
 
 def trouble(tenant: Tenant, **counts: int) -> None:
     """Count trouble in this minute."""
-    activity.add({(tenant.id, "noop"): dict(counts)})
+    record({(tenant.id, "noop"): dict(counts)})
 
 
 def bound_to(tenant: Tenant, *codenames: str) -> Client:
@@ -132,7 +133,7 @@ class TestTheSentence:
         monkeypatch.setattr("jobs.explain.wellbeing.KEPT_SECONDS", 0.0)
         assert sentence(operator).startswith("Not well: dispatch does not turn: noop")
         # The next look finds that dispatch goes on.
-        activity.add({(tenant.id, "noop"): {"dispatched": 7}})
+        record({(tenant.id, "noop"): {"dispatched": 7}})
         page = operator.get(reverse("admin:index")).content.decode()
         assert "tenant <code>globex</code> waits for its own limit" in page
         assert "dispatch does not turn" not in page.partition('id="over"')[0]

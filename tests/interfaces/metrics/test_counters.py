@@ -10,9 +10,10 @@ from django.test import Client
 from jobs.api import metrics
 from jobs.core.activity import KINDS, SECONDS_BUCKETS, SECONDS_SUM
 from jobs.models import MetricTenant
-from jobs.store.insight import activity, rollup, workers
+from jobs.store.insight import rollup, workers
 from tenants.models import Tenant
 from tests import factories
+from tests.activity_records import record
 from tests.factories import MINUTE, make_job, make_tenant, make_trigger
 from tests.interfaces.metrics.samples import samples
 
@@ -26,13 +27,13 @@ class TestWhatHappened:
     def named(started: int = 1) -> Tenant:
         tenant = make_tenant()
         MetricTenant.objects.create(tenant_id=tenant.id, named_at=factories.now())
-        activity.add({(tenant.id, "noop"): {"started": started}})
+        record({(tenant.id, "noop"): {"started": started}})
         return tenant
 
     def test_is_told_by_job_type_and_tenant(self, client: Client) -> None:
         tenant = self.named(3)
         rest = {kind: nth for nth, kind in enumerate(KINDS, 1)}
-        activity.add({(make_tenant().id, "noop"): rest})
+        record({(make_tenant().id, "noop"): rest})
         found = samples(client)
         assert found["attempts_started_total", "noop", tenant.slug] == 3
         for name, kind in (
@@ -54,7 +55,7 @@ class TestWhatHappened:
 
     def test_leaves_no_kind_out(self, client: Client) -> None:
         """Each kind has a job type of its own here, and shows in a sample of that type."""
-        activity.add({(7, kind): {kind: 1_000_000 + nth} for nth, kind in enumerate(KINDS)})
+        record({(7, kind): {kind: 1_000_000 + nth} for nth, kind in enumerate(KINDS)})
         found = samples(client)
         for nth, kind in enumerate(KINDS):
             shown = (1_000_000 + nth) / (1_000_000 if kind.endswith("_us") else 1)
@@ -69,7 +70,7 @@ class TestWhatHappened:
             "duration_3": 1,
             "duration_20": 1,
         }
-        activity.add({(7, "noop"): counts})
+        record({(7, "noop"): counts})
         found = samples(client)
         for family, label in (("start_lag_seconds", "noop"), ("tenant_start_lag_seconds", "other")):
             buckets = [value for key, value in found.items() if key[0] == f"{family}_bucket" and label in key]
@@ -80,7 +81,7 @@ class TestWhatHappened:
         assert found["attempt_duration_seconds_sum", "noop"] == 0.009
 
     def test_begins_with_zero_so_that_the_first_increase_shows(self, client: Client) -> None:
-        activity.add({(7, "noop"): {"started": 1}})
+        record({(7, "noop"): {"started": 1}})
         found = samples(client)
         assert found["messages_lost_total", "noop", "other"] == 0
         assert found["dead_letters_total", "noop", "poison", "other"] == 0
@@ -92,7 +93,7 @@ class TestWhatHappened:
             make_trigger(job, due_at=factories.now() - MINUTE)
             make_trigger(job, due_at=factories.now() - MINUTE, held=True, parked=True)
             workers.announce(name=f"p{number}", queues=[f"jobs.own{number}@{number}"], concurrency=1)
-            activity.add({(job.tenant_id, job.job_type): {"started": 1}})
+            record({(job.tenant_id, job.job_type): {"started": 1}})
             with connection.cursor() as cursor:
                 cursor.execute("INSERT INTO jobs_queue VALUES (%s, 256, 12.5, 70, 0, now())", [job.job_type])
 
@@ -112,13 +113,14 @@ class TestWhatHappened:
     def test_is_what_processes_tell_of_themselves_too(self, client: Client) -> None:
         assert samples(client)["publish_failures_total",] == 0
         for steps in (1, 2):
-            activity.add_own(
-                {
+            record(
+                {},
+                own={
                     ("step_failures", ("reap",)): {"times": steps},
                     ("publish_failures", ()): {"times": 5},
                     ("step_seconds", ("dispatch",)): {"us": 1_500_000, "le_9": 1},
                     ("no_longer_told", ()): {"times": 1},
-                }
+                },
             )
         metrics.kept.forget()
         found = samples(client)
@@ -135,8 +137,12 @@ class TestWhatHappened:
 
     def test_is_what_became_of_runs_of_workflows(self, client: Client) -> None:
         seconds = {SECONDS_SUM: 180_000_000, SECONDS_BUCKETS[16]: 1}
-        activity.add_own(
-            {("workflow_runs", ("failed",)): {"times": 2}, ("workflow_run_seconds", ("failed",)): seconds}
+        record(
+            {},
+            own={
+                ("workflow_runs", ("failed",)): {"times": 2},
+                ("workflow_run_seconds", ("failed",)): seconds,
+            },
         )
         found = samples(client)
         assert found["workflow_runs_total", "failed"] == 2
@@ -151,9 +157,7 @@ class TestWhatHappened:
         sums = []
         for turn, busy in enumerate([*tenants, tenants[0]]):
             for tenant in tenants:
-                activity.add(
-                    {(tenant.id, "noop"): {"started": 1 + 1000 * (tenant == busy) * (turn + 1) ** 2}}
-                )
+                record({(tenant.id, "noop"): {"started": 1 + 1000 * (tenant == busy) * (turn + 1) ** 2}})
             rollup.name_tenants(places=2)
             clock(timedelta(days=4 * turn))
             while rollup.roll_up():

@@ -5,13 +5,12 @@ from uuid import UUID
 from tests.store.plans.parameters.sample import HOUR, Parameters
 
 PARAMETERS: Parameters = {
-    "activity.add_own": lambda s: {
-        "rows": '[{"name": "step_failures", "labels": ["reap"], "kind": "times", "count": 1}]'
+    "activity.report": lambda s: {
+        "size": 2,
+        "counts": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
+        "own": '[{"name": "step_failures", "labels": ["reap"], "counts": {"times": 1}}]',
     },
-    "activity.add": lambda s: {
-        "rows": '[{"tenant_id": 1, "job_type": "noop", "started": 1}]',
-        "declared_types": "declared@tenants",
-    },
+    "activity.fold": lambda s: {"reports": 200, "size": 2_000, "declared_types": "declared@tenants"},
     # Some hours away from the edges of the counts of fill() and of a day's partition: there one hour may be everything.
     "activity.roll_up": lambda s: {"hour": s.now.replace(minute=0, second=0, microsecond=0) - 6 * HOUR},
     "activity.next_hour": lambda s: {"grace": HOUR},
