@@ -51,7 +51,7 @@ class Activity(Generic[K]):
         """Add each key's (kind, count) pairs. ``times``: a key, the kind of their sum, and times in seconds."""
         with self._lock:
             for key, counts in counted:
-                self._add(key, counts)
+                self._add(self._rows, key, counts)
             for key, kind, seconds in times:
                 known = self._times.get((key, kind))
                 if known is None:
@@ -61,25 +61,26 @@ class Activity(Generic[K]):
                     known = self._times[key, kind] = []
                 known += seconds
                 if len(known) > MAX_TIMES:
-                    self._add(key, timed(known, kind))
+                    self._add(self._rows, key, timed(known, kind))
                     known.clear()
 
-    def _add(self, key: K, counts: Iterable[tuple[str, int]]) -> None:
-        row = self._rows.get(key)
+    def _add(self, rows: dict[K, Counts], key: K, counts: Iterable[tuple[str, int]]) -> None:
+        row = rows.get(key)
         if row is None:
-            if len(self._rows) >= self._max_rows:
+            if len(rows) >= self._max_rows:
                 self._dropped += 1
                 return
-            row = self._rows[key] = {}
+            row = rows[key] = {}
         for kind, count in counts:
             row[kind] = row.get(kind, 0) + count
 
     def take(self) -> dict[K, Counts]:
         """All counts, which are the caller's from here on."""
         with self._lock:
-            for (key, kind), seconds in self._times.items():
-                self._add(key, timed(seconds, kind))
-            rows, self._rows, self._times = self._rows, {}, {}
+            rows, times = self._rows, self._times
+            self._rows, self._times = {}, {}
+        for (key, kind), seconds in times.items():
+            self._add(rows, key, timed(seconds, kind))
         return rows
 
     def give_back(self, rows: dict[K, Counts]) -> None:
