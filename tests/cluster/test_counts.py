@@ -4,6 +4,7 @@ Without a fault they are equal. A killed worker takes with it the counts that it
 last second.
 
 ``FIRINGS``, ``KILLS``   how many of each half, and how often a worker is killed in the second; ``-s`` shows the figures
+``SLEEP_MS``             how long each of them runs
 """
 
 import os
@@ -22,6 +23,7 @@ from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
 FIRINGS, KILLS = int(os.environ.get("FIRINGS") or 1_000), int(os.environ.get("KILLS") or 1)
+SLEEP_MS = int(os.environ.get("SLEEP_MS") or 0)
 #: Shares of firings that succeed, that fail as often as they may, and that are cancelled while they wait.
 SHARES = {"succeeds": 0.65, "fails at once": 0.1, "fails twice": 0.2, "waits": 0.05}
 RETRIES = {"succeeds": 5, "fails at once": 1, "fails twice": 2, "waits": 1}
@@ -42,7 +44,7 @@ LAST_SECOND = """
         (SELECT max(coalesce(finished_at, started_at)) FROM jobs_attempt WHERE worker LIKE '{0}@%') - interval '1.5 s'
 """
 IN_FLIGHT = "SELECT count(*) FROM jobs_trigger WHERE phase = 'in_flight'"
-WITHIN = 120.0 + FIRINGS / 100
+WITHIN = 120.0 + FIRINGS / 100 * (1 + SLEEP_MS)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +89,7 @@ def flood(stage: Stage, key: str) -> None:
             "name": f"{kind} {time.monotonic_ns()}",
             "job_type": "noop",
             "schedule": {"type": "once", "run_at": "2099-01-01T00:00:00Z"},
-            "payload": {"fail": kind.startswith("fails")},
+            "payload": {"fail": kind.startswith("fails"), "sleep_ms": SLEEP_MS},
             "overlap_policy": "allow",
             "max_concurrent": 100_000,
             "misfire_policy": "fire_all",
