@@ -8,7 +8,7 @@ shows.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
@@ -225,7 +225,7 @@ def report(rows: Rows, own_rows: OwnRows) -> None:
     outcome a batch may be counted twice.
     """
     while rows or own_rows:
-        batch = sorted(rows)[:BATCH]
+        batch = list(islice(rows, BATCH))
         counts = [{"tenant_id": key[0], "job_type": key[1], **rows[key]} for key in batch]
         of_itself = [
             {"name": name, "labels": labels, "counts": numbers}

@@ -3,8 +3,8 @@
 -- of jobs/core/activity.py (jobs/store/db: LISTS); null: it did not happen. Nothing of the engine depends on them.
 
 -- name: report
--- Leave a process's counts of a second for a beat to add up. All processes write at once, each a row of its own, so that
--- none waits for another. The table is not logged: the commit does not wait for the disk.
+-- Leave a process's counts of a second for the leader to add up. All processes write at once, each a row of its own, so
+-- that none waits for another. The table is not logged: the commit does not wait for the disk.
 -- locks: none
 -- plan: kept
 INSERT INTO jobs_activityreport (minute, size, counts, own)
