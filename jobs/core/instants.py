@@ -27,11 +27,10 @@ def instant_text(instant: None, *, timespec: str = "auto") -> None: ...
 def instant_text(instant: datetime | None, *, timespec: str = "auto") -> str | None: ...
 def instant_text(instant: datetime | None, *, timespec: str = "auto") -> str | None:
     """RFC 3339 in UTC, ending in Z; None for None. ``timespec``: to which part, as ``datetime.isoformat`` has it."""
-    return (
-        None
-        if instant is None
-        else instant.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
-    )
+    if instant is None:
+        return None
+    utc = instant if instant.tzinfo is UTC else instant.astimezone(UTC)
+    return utc.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def parse_instant(text: object) -> datetime:

@@ -35,8 +35,7 @@ class TargetGates(Protocol):
     def hold_back(self, wanted: Sequence[tuple[UUID, Pair]], own_payload: Set[UUID]) -> set[UUID]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(NamedTuple):
     """A trigger that is committed as ``queued`` and now needs its message.
 
     ``suspect``: a process that had claimed it died. ``at_most_once``: its job's delivery. ``urgent``: it is critical or

@@ -1,10 +1,10 @@
 """The request of a webhook: its body, the headers of DESIGN §10 and the Standard Webhooks signature."""
 
-import json
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+import orjson
 from multidict import CIMultiDict
 from standardwebhooks import Webhook
 
@@ -12,14 +12,12 @@ from jobs.core.instants import instant_text
 from jobs.handlers.builtin.webhook.payload import WebhookPayload
 from jobs.handlers.context import Context
 
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-
 
 def body_text(payload: WebhookPayload) -> str | None:
     """The request's body as compact JSON; None when the payload names no body (``null`` is a body)."""
     if "body" not in payload.model_fields_set:
         return None
-    return _compact(payload.body)
+    return orjson.dumps(payload.body).decode()
 
 
 def request_headers(
@@ -30,22 +28,22 @@ def request_headers(
     """
     headers = CIMultiDict({"User-Agent": user_agent(), "Content-Type": "application/json"})
     headers.update(payload.headers)
+    trigger_id = str(ctx.trigger_id)
     headers.update(
         {
             "Idempotency-Key": ctx.idempotency_key,
             "X-Carillon-Job": str(ctx.job_id),
-            "X-Carillon-Trigger": str(ctx.trigger_id),
+            "X-Carillon-Trigger": trigger_id,
             "X-Carillon-Attempt": str(ctx.attempt_number),
             "X-Carillon-Scheduled-For": instant_text(ctx.scheduled_for),
             "X-Fence-Token": str(ctx.fence),
             "X-Execution-Id": str(ctx.attempt_id),
+            **signature_headers(ctx.signing_secret, message_id=f"trg_{trigger_id}", text=text or "", now=now),
         }
     )
     if ctx.trace is not None:
         headers.pop("tracestate", None)
         headers.update(ctx.trace.headers())
-    message_id = f"trg_{ctx.trigger_id}"
-    headers.update(signature_headers(ctx.signing_secret, message_id=message_id, text=text or "", now=now))
     return headers
 
 
