@@ -86,8 +86,12 @@ class Line:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        pattern = f"^({LINE[1:-1]})?$" if self.blank else LINE
-        return {"type": "string", "maxLength": self.max_length, "pattern": pattern}
+        return {"type": "string", "maxLength": self.max_length, "pattern": self.pattern}
+
+    @property
+    def pattern(self) -> str:
+        """Also matches some texts that are refused: OpenAPI's expressions have no classes of Unicode."""
+        return f"^({LINE[1:-1]})?$" if self.blank else LINE
 
     def read(self, text: Any) -> str:
         """``text``, if it is such a line. Raises ``InvalidInput``, under no name."""

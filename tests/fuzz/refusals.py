@@ -83,6 +83,7 @@ BEYOND_A_SCHEMA = [
         r"(input|payload)\b.*",
         _FREE_JSON,
     ),
+    (r"workflow_runs_(approve|refuse)", r"comment", _PRINTABLE),
     (r"job_types_declare", r"description", _PRINTABLE),
     (
         r"(jobs|schedules|workflows)_.*",
@@ -131,6 +132,7 @@ BEYOND_A_SCHEMA = [
         _FREE_JSON,
     ),
     (r"installation_(tenants|keys)_(create|change)", r"name", _PRINTABLE),
+    (r"installation_.*", r"reason", _PRINTABLE),
     (
         r"installation_tenants_change",
         r"body",
@@ -167,7 +169,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         case.body["wait_seconds"] = min(case.body["wait_seconds"], 0.1)
 
 
-def _reason(operation: str, field: str) -> str | None:
+def reason(operation: str, field: str) -> str | None:
+    """Why the operation may refuse the field of a request that matches the description; None: it may not."""
     field = re.sub(r"^jobs\[\d+\]\.", "", field)
     for operations, fields, why in BEYOND_A_SCHEMA:
         if re.fullmatch(operations, operation) and re.fullmatch(fields, field, re.DOTALL):
@@ -196,6 +199,6 @@ def accepts_what_is_described(ctx: Any, response: Any, case: Any) -> None:
     faults = json.loads(response.content).get("errors", [])
     # The answer names the first faults, and says that there are more.
     faults = [fault for fault in faults if not fault["message"].startswith("There are more errors")]
-    unexplained = [fault for fault in faults if _reason(operation, fault["field"]) is None]
+    unexplained = [fault for fault in faults if reason(operation, fault["field"]) is None]
     if unexplained or not faults:
         raise AssertionError(f"{operation} refused with {response.status_code} what fits: {unexplained}")

@@ -6,13 +6,17 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
+from drf_spectacular.generators import SchemaGenerator
 
+from jobs.shapes.terms import LINE, Line
 from tests.factories import make_attempt, make_job, make_tenant, make_trigger
+from tests.fuzz import refusals
 from tests.interfaces.api.caller import Caller
 
 LONG = "FUZZ_SECONDS" in os.environ
@@ -60,3 +64,40 @@ def test_the_api_answers_as_it_is_described(
     if report:
         Path(f"{report}.{number}").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
+
+
+def test_each_line_of_text_may_be_refused() -> None:
+    """No regular expression of OpenAPI says which characters are printable, so each such text has its row.
+
+    Filters are no such texts: they are only compared.
+    """
+    document = SchemaGenerator().get_schema(request=None, public=True)
+    shapes = document["components"]["schemas"]
+    lines = [
+        (operation["operationId"], path)
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+        for path in _lines(operation["requestBody"]["content"]["application/json"]["schema"], shapes)
+        if not path.startswith("filter.")
+    ]
+    assert len(lines) > 10
+    assert [line for line in lines if refusals.reason(*line) is None] == []
+
+
+def _lines(schema: Any, shapes: dict[str, Any], path: str = "", seen: tuple[str, ...] = ()) -> Iterator[str]:
+    """The paths of the fields that are lines of text, as answers write them."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name not in seen:
+            yield from _lines(shapes[name], shapes, path, (*seen, name))
+        return
+    if schema.get("pattern") in (LINE, Line(1, blank=True).pattern):
+        yield path
+    for each in ("allOf", "anyOf", "oneOf"):
+        for part in schema.get(each, ()):
+            yield from _lines(part, shapes, path, seen)
+    for name, part in schema.get("properties", {}).items():
+        yield from _lines(part, shapes, f"{path}.{name}".lstrip("."), seen)
+    if "items" in schema:
+        yield from _lines(schema["items"], shapes, f"{path}[0]", seen)
