@@ -36,7 +36,8 @@ def no_autovacuum(transactional_db: None) -> Iterator[None]:
     """Autovacuum, which may come at any moment, would let a round use the space of an earlier one again."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE jobs_trigger SET (autovacuum_enabled = false)")
-        yield
+    yield
+    with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE jobs_trigger RESET (autovacuum_enabled)")
 
 
