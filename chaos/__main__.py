@@ -26,8 +26,8 @@ from scheduler_project.embedded.server import EmbeddedError
 REPORTS = Path("chaos-reports")
 #: Jobs of the type that pull workers and Celery's share, with ``--pull``.
 SHARED_JOBS = 12
-#: Faults that strike, or look at, Redis itself.
-OF_REDIS = {28, 29}
+#: Faults that strike, or look at, Redis itself, or are of hosts: one of those has Redis.
+OF_REDIS = {28, 29, 30, 31, 32}
 
 
 def main() -> int:
@@ -56,6 +56,10 @@ def _run(options: argparse.Namespace, seed: int) -> int:
         profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
     )
     numbers = [fault.number for fault in faults]
+    if len({fault.hosts for fault in faults}) > 1:
+        raise StageError(
+            "Faults of hosts (PROFILE=hosts) and of proxies need a stage each: run them one by one."
+        )
     if options.broker != "redis" and (needed := OF_REDIS & set(numbers)):
         raise StageError(
             f"Faults {sorted(needed)} are of Redis: leave them out with --broker {options.broker}."

@@ -83,9 +83,16 @@ PROFILES = {
         jobs=300,
         periods=(5, 60),
         calm_seconds=75,
-        faults=tuple(FAULTS[n] for n in sorted(FAULTS)),
+        faults=tuple(FAULTS[n] for n in sorted(FAULTS) if not FAULTS[n].hosts),
         long=True,
         concurrency=4,
+    ),
+    "hosts": Profile(
+        tenants=4,
+        jobs=40,
+        periods=(2, 15),
+        calm_seconds=15,
+        faults=tuple(FAULTS[n] for n in sorted(FAULTS) if FAULTS[n].hosts),
     ),
 }
 
@@ -122,8 +129,9 @@ def run(
         silent_names=any(kind.silent_names for kind in faults) and may_hang(),
         broker=broker,
         concurrency=profile.concurrency,
+        hosts=any(kind.hosts for kind in faults),
     ) as cluster:
-        caller = Caller(port=cluster.web_port, receiver_url=cluster.receiver_url, journal=journal)
+        caller = Caller(web=cluster.web, receiver_url=cluster.receiver_url, journal=journal)
         runs = Runs(caller=caller, journal=journal)
         began = Began(at=0, seed=seed, profile=name, faults=[kind.number for kind in faults])
         try:

@@ -28,7 +28,7 @@ class Operator:
         """The output of ``carillon …``. Raises ``StageError`` when it fails."""
         environment = {
             **self._cluster.plain_environment(),
-            "CARILLON_URL": f"http://127.0.0.1:{self._cluster.web_port}",
+            "CARILLON_URL": f"http://{self._cluster.web}",
             "CARILLON_API_KEY": self._operator_key if installation else self._key,
         }
         done = self._cluster.beside("-m", "carillon", *arguments, environment=environment)

@@ -48,7 +48,7 @@ def exercise(
     }
     with (
         Cluster(journal=journal, rng=random.Random(0), say=say, environment=settings) as cluster,
-        Prometheus(cluster.home, web=f"127.0.0.1:{cluster.web_port}") as prometheus,
+        Prometheus(cluster.home, web=cluster.web) as prometheus,
     ):
         operator = Operator(cluster)
         return [_exercise(drill, cluster, prometheus, operator, say) for drill in drills]

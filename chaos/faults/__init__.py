@@ -5,6 +5,7 @@ from chaos.faults.of_clocks import ClockSkew, DatabaseTime
 from chaos.faults.of_embedded import EmbeddedServersDie
 from chaos.faults.of_handlers import BadHandler
 from chaos.faults.of_hostile import HostileTenant
+from chaos.faults.of_hosts import DatabaseHostCutOff, HostCutOff, WorkersHostCutOff
 from chaos.faults.of_jobs import BadNames, BadSink, Poison
 from chaos.faults.of_links import Partition, SlowServers
 from chaos.faults.of_locks import RowLock, TableLock
@@ -44,6 +45,9 @@ FAULTS: dict[int, type[Fault]] = {
         DatabaseTime,
         EmbeddedServersDie,
         HostileTenant,
+        HostCutOff,
+        WorkersHostCutOff,
+        DatabaseHostCutOff,
     )
 }
 

@@ -33,6 +33,8 @@ class Fault(ABC):
     clock_seconds: float = 0.0
     #: Whether workers must ask a name server that never answers, where the machine lets them.
     silent_names: ClassVar[bool] = False
+    #: Whether it strikes hosts. Processes and servers are then spread over some, without proxies between.
+    hosts: ClassVar[bool] = False
 
     @classmethod
     def cut(cls, *, strikes: int, hold_seconds: float, after_seconds: float, first: int = 0) -> "type[Fault]":

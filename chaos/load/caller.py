@@ -38,8 +38,9 @@ class Refused(RuntimeError):
 class Caller:
     """Calls with the keys of its tenants."""
 
-    def __init__(self, *, port: int, receiver_url: str, journal: Journal) -> None:
-        self.url = f"http://127.0.0.1:{port}/api/v1"
+    def __init__(self, *, web: str, receiver_url: str, journal: Journal) -> None:
+        """``web``: the web process's address and port."""
+        self.url = f"http://{web}/api/v1"
         self.receiver_url = receiver_url
         self._journal = journal
         self.keys: dict[str, str] = {}

@@ -1,8 +1,9 @@
 """A whole Carillon for one run: durable Postgres and Redis (or RabbitMQ, and no Redis), web, two beats, four workers, a
 receiver.
 
-Each process reaches Postgres and the broker through a proxy of its own (``chaos.stage.proxy``). A caller of
-``wait`` also tends the processes. The director's own look at the database goes by the socket, past every proxy.
+Each process reaches Postgres and the broker through a proxy of its own (``chaos.stage.proxy``). With ``hosts`` there is
+no proxy: the processes and servers are spread over hosts (``chaos.stage.hosts``). A caller of ``wait`` also tends the
+processes. The director's own look at the database goes by the socket, past every proxy and network.
 """
 
 import json
@@ -23,6 +24,7 @@ from chaos.history import Journal
 from chaos.stage.clocks import Clocks
 from chaos.stage.database import Database
 from chaos.stage.disk import Disk
+from chaos.stage.hosts import Host, HostedRedis, Network
 from chaos.stage.names import SilentServer
 from chaos.stage.processes import ManagedProcess, Processes
 from chaos.stage.proxy import Proxies, Weather
@@ -37,6 +39,17 @@ from stage.waiting import NotInTime, wait_until
 SERVED = (("-Q", "jobs.webhook"), ("-X", "jobs.webhook")) * 2
 BEATS, WORKERS, PULL_WORKERS = 2, len(SERVED), 2
 TURN_SECONDS = 0.05
+#: The host of each process, where they are spread. Both kinds of workers are on each host of workers.
+DATABASE_HOST = "database"
+HOSTS = {
+    "web": "web",
+    "beat1": "beat1",
+    "beat2": "beat2",
+    "worker1": "workers1",
+    "worker2": "workers1",
+    "worker3": "workers2",
+    "worker4": "workers2",
+}
 #: Brokers by their name, and the queues of RabbitMQ's.
 BROKERS: dict[str, Literal["classic", "quorum"] | None] = {
     "redis": None,
@@ -65,14 +78,19 @@ class Cluster:
         silent_names: bool = False,
         broker: str = "redis",
         concurrency: int = 2,
+        hosts: bool = False,
     ) -> None:
-        """``broker``: of ``BROKERS``. With RabbitMQ there is no Redis. ``concurrency``: processes of each worker."""
+        """``broker``: of ``BROKERS``. With RabbitMQ there is no Redis. ``concurrency``: processes of each worker.
+
+        ``hosts``: each group of ``HOSTS``, and Postgres with Redis, on a host of its own.
+        """
         self._queues = BROKERS[broker]
         #: The name of its links.
         self.broker_name = "rabbitmq" if self._queues else "redis"
         self.journal, self.rng, self.say = journal, rng, say
         self._small_disk, self._silent_names, self.concurrency = small_disk, silent_names, concurrency
         self._settings = dict(environment or {})
+        self.network = Network([DATABASE_HOST, *dict.fromkeys(HOSTS.values())]) if hosts else None
         self.processes = Processes(note=journal.note)
         self.proxies = Proxies(rng=rng)
         #: Where Python must look first, as long as that differs from the usual place.
@@ -83,6 +101,8 @@ class Cluster:
         with ExitStack() as started:
             self.home = Path(started.enter_context(tempfile.TemporaryDirectory(prefix="carillon-chaos-")))
             self.logs = self.home / "log"
+            if self.network:
+                started.enter_context(self.network)
             self.disk = started.enter_context(Disk(self.home / "disk", fillable=self._small_disk))
             self.say(f"starting Postgres and {self.broker_name}")
             self._start_servers(started)
@@ -103,13 +123,17 @@ class Cluster:
         self._exits.close()
 
     def _start_servers(self, started: ExitStack) -> None:
-        self.database = Database(self.disk.path, log=self.logs / "postgres.log")
+        host = self.network.hosts[DATABASE_HOST] if self.network else None
+        self.database = Database(self.disk.path, log=self.logs / "postgres.log", host=host)
         for name in ("REDIS_URL", "BROKER_URL"):
             os.environ.pop(name, None)
         os.environ["DATABASE_URL"] = self.database.url  # so the stack starts no Postgres of its own
         if self._queues:
             self._start_rabbitmq(started, self._queues)
-        stack = started.enter_context(EmbeddedStack(data_dir=self.home))
+        stack = EmbeddedStack(data_dir=self.home)
+        if host:
+            stack.servers = [HostedRedis(data_dir=self.home, host=host)]
+        started.enter_context(stack)
         for server in stack.servers:
             assert isinstance(server, EmbeddedRedis)
             self.redis = server
@@ -127,12 +151,15 @@ class Cluster:
     def _start_all(self) -> None:
         self.receiver_log = self.home / "receiver.jsonl"
         port_file = self.home / "receiver.port"
-        receiver = ("-m", "chaos.stage.receiver", str(port_file), str(self.receiver_log))
+        outside = self.network.outside if self.network else "127.0.0.1"
+        receiver = ("-m", "chaos.stage.receiver", str(port_file), str(self.receiver_log), outside)
         self.processes.start(
             ManagedProcess("receiver", receiver, os.environ.copy(), self.logs / "receiver.log")
         )
         self.web_port = free_port()
-        web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", f"127.0.0.1:{self.web_port}")
+        on = self.host("web")
+        self.web = f"{on.address if on else '127.0.0.1'}:{self.web_port}"
+        web = ("-m", "gunicorn", "scheduler_project.wsgi:application", "--bind", self.web)
         self._start("web", web)
         for n in range(1, BEATS + 1):
             self._start(f"beat{n}", BEAT)
@@ -141,26 +168,41 @@ class Cluster:
             worker = (*CELERY, "worker", *served, "-c", str(self.concurrency), *quiet)
             self._start(f"worker{n}", self._names.argv(*worker) if self._silent_names else worker)
         self.must("web, beats and workers to answer", self._ready, seconds=60)
-        self.receiver_url = f"http://127.0.0.1:{port_file.read_text()}"
+        self.receiver_url = f"http://{outside}:{port_file.read_text()}"
+
+    def host(self, name: str) -> Host | None:
+        """The host of a process, where they are spread."""
+        return self.network.hosts[HOSTS[name]] if self.network else None
 
     def _start(self, name: str, argv: tuple[str, ...]) -> None:
-        self.processes.start(ManagedProcess(name, argv, self._environment(name), self.logs / f"{name}.log"))
+        log, host = self.logs / f"{name}.log", self.host(name)
+        self.processes.start(ManagedProcess(name, argv, self._environment(name), log, host))
 
     def _environment(self, name: str) -> dict[str, str]:
-        """The environment of a process, with its own links: the ports of its own proxies."""
-        postgres = self.proxies.add(name, "postgres", self.database.socket)
+        """The environment of a process, with its own links."""
         return {
             **os.environ,
             **self.clocks.environment(name),
             "PYTHONUNBUFFERED": "1",
-            "DATABASE_URL": f"postgresql://carillon@127.0.0.1:{postgres}/carillon?sslmode=disable",
-            **self._broker_of(name),
+            **self._servers(name),
             **self._platform(),
-            "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
+            "CARILLON_WEBHOOK_ALLOW_NETWORKS": self.network.cidr if self.network else "127.0.0.0/8",
             "CARILLON_CRASH_POINTS": str(self.crash_points),
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
             **self._settings,
         }
+
+    def _servers(self, name: str) -> dict[str, str]:
+        """The servers' URLs: over the hosts' network, or the ports of the process's own proxies."""
+        if self.network:
+            address = self.network.hosts[DATABASE_HOST].address
+            return {
+                "DATABASE_URL": f"postgresql://carillon@{address}/carillon?sslmode=disable",
+                "REDIS_URL": f"redis://{address}/0",
+            }
+        port = self.proxies.add(name, "postgres", self.database.socket)
+        database = f"postgresql://carillon@127.0.0.1:{port}/carillon?sslmode=disable"
+        return {"DATABASE_URL": database, **self._broker_of(name)}
 
     def _broker_of(self, name: str) -> dict[str, str]:
         """The broker's URL, over a link of the process's own."""
@@ -175,13 +217,13 @@ class Cluster:
         """The settings that every process of Carillon must have."""
         return {
             "SECRET_KEY": paths.secret_key(self.home),
-            "ALLOWED_HOSTS": "127.0.0.1",
+            "ALLOWED_HOSTS": "*" if self.network else "127.0.0.1",
             "CARILLON_DATA_DIR": str(self.home),
         }
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/readyz", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{self.web}/readyz", timeout=2) as answer:
                 ready = answer.status == 200
         except OSError:
             return False

@@ -1,12 +1,14 @@
 """The Postgres of a run. A standby may follow it, be promoted, and take its place.
 
 If root starts it, Postgres runs under an account that reaches no directory but its own. So a standby follows by TCP,
-through a proxy as every other process does. That link can be held up, too.
+through a proxy as every other process does. That link can be held up, too. On a host of its own (``chaos.stage.hosts``)
+Postgres serves the other hosts by TCP.
 """
 
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import psutil
 import psycopg
 
 from chaos.stage.clocks import COMPILER, compile_library, set_clock
+from chaos.stage.hosts import Host
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.account import postgres_programs
 from scheduler_project.embedded.postgres import EmbeddedPostgres
@@ -26,17 +29,28 @@ LIBRARY, CLOCK = "clock.so", "clock"
 class ClockedPostgres(EmbeddedPostgres):
     """Postgres where the clock can be set: library and file lie with its data, where its account reaches them."""
 
+    #: Its machine, if that is not the stage's.
+    host: Host | None = None
+
     def prepare(self) -> None:
         super().prepare()
+        if self.host:
+            with (self.directory / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host carillon carillon {self.host.cidr} trust\n")
         if COMPILER:
             compile_library(self.directory / LIBRARY)
             self.set_clock(0)
 
     def command(self) -> tuple[list[str], Mapping[str, Any]]:
         argv, arguments = super().command()
+        argv += ["-c", f"listen_addresses={self.host.address}"] if self.host else []
         # It starts in its directory; each of its processes has the file from the first.
         preloaded = {"LD_PRELOAD": f"./{LIBRARY}", "CHAOS_CLOCK": CLOCK} if COMPILER else {}
         return argv, {**arguments, "env": {**os.environ, **preloaded}}
+
+    def _launch(self) -> None:
+        with self.host.entered() if self.host else nullcontext():
+            super()._launch()
 
     def set_clock(self, seconds: int) -> None:
         """Step by so many seconds from the machine's clock, at once."""
@@ -48,8 +62,8 @@ class ClockedPostgres(EmbeddedPostgres):
 class Database:
     """The serving Postgres, in a directory of its own below ``home``, and its standby while it has one."""
 
-    def __init__(self, home: Path, *, log: Path) -> None:
-        self._home, self._log = home, log
+    def __init__(self, home: Path, *, log: Path, host: Host | None = None) -> None:
+        self._home, self._log, self._host = home, log, host
         self._generation = 0
         self._links: list[Path] = []
         self.server = self._new()
@@ -125,6 +139,7 @@ class Database:
         if link := paths.reach_sockets(data_dir):
             self._links.append(link)
         server = ClockedPostgres(data_dir=data_dir)
+        server.host = self._host
         server.log = self._log.with_name(f"postgres{self._generation}.log")
         return server
 

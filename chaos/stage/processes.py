@@ -8,12 +8,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from chaos.history import Died
+from chaos.stage.hosts import Host
 from stage.processes import family, signalled, start_python, tail
 
 RESTART_SECONDS = 1.0
@@ -29,6 +31,8 @@ class ManagedProcess:
     argv: Sequence[str]
     environment: Mapping[str, str]
     log: Path
+    #: Its machine, if that is not the stage's.
+    host: Host | None = None
     process: subprocess.Popen[bytes] | None = None
     restart_at: float | None = None
     lives: int = 0
@@ -37,7 +41,8 @@ class ManagedProcess:
     def start(self) -> None:
         self.lives += 1
         self.restart_at, self.expected = None, False
-        self.process = start_python(self.argv, environment=self.environment, log=self.log)
+        with self.host.entered() if self.host else nullcontext():
+            self.process = start_python(self.argv, environment=self.environment, log=self.log)
 
     def last_words(self) -> str:
         """The end of its log."""

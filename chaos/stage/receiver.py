@@ -1,7 +1,7 @@
 """The outside witness: an HTTP server in a process of its own that writes down every delivery, then answers it.
 
-``python -m chaos.stage.receiver PORT_FILE LOG``. The query says what it must do: ``target`` and ``seconds`` as in
-``history.JobMade``, ``failures``; for tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``), and
+``python -m chaos.stage.receiver PORT_FILE LOG ADDRESS``. The query says what it must do: ``target`` and ``seconds`` as
+in ``history.JobMade``, ``failures``; for tasks of workflows also ``lists`` and ``only`` (``history.WorkflowMade``), and
 ``by=number``: requests are counted by the run's number, and not by the trigger. A line is on file before a request is
 answered, and one when its client is gone.
 """
@@ -121,13 +121,13 @@ async def misbehave(request: web.Request, mode: str) -> web.StreamResponse:
     return answer
 
 
-async def serve(port_file: Path, log: Path) -> None:
+async def serve(port_file: Path, log: Path, address: str) -> None:
     application = web.Application()
     application.router.add_route("*", "/{job}", Receiver(Journal(log)).receive)
     # A client that dies ends its delivery at once.
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+    await web.TCPSite(runner, address, 0, backlog=1024).start()
     draft = port_file.with_suffix(".new")
     draft.write_text(str(runner.addresses[0][1]))
     draft.rename(port_file)
@@ -136,4 +136,4 @@ async def serve(port_file: Path, log: Path) -> None:
 
 if __name__ == "__main__":
     hasten()
-    asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]))

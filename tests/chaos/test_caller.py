@@ -69,7 +69,7 @@ def port(answers: Answers, keys: list[str | None]) -> Iterator[int]:
 @pytest.fixture
 def caller(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Caller:
     monkeypatch.setattr(callers, "AGAIN_SECONDS", 0.01)
-    caller = Caller(port=port, receiver_url="", journal=Journal(tmp_path / "journal.jsonl"))
+    caller = Caller(web=f"127.0.0.1:{port}", receiver_url="", journal=Journal(tmp_path / "journal.jsonl"))
     caller.keys["acme"] = "key"
     return caller
 

@@ -44,7 +44,7 @@ def processes():
 def receiver(processes, tmp_path):
     """The port and the log of a receiver."""
     port_file, log = tmp_path / "port", tmp_path / "log.jsonl"
-    argv = ("-m", "chaos.stage.receiver", str(port_file), str(log))
+    argv = ("-m", "chaos.stage.receiver", str(port_file), str(log), "127.0.0.1")
     processes.start(ManagedProcess("receiver", argv, os.environ.copy(), tmp_path / "receiver.log"))
     wait_until(port_file.exists, timeout=20, what="the receiver")
     return int(port_file.read_text()), log
