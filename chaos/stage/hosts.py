@@ -110,22 +110,24 @@ class Network:
         #: Of the range that RFC 2544 keeps for tests of networks; two runs at once seldom draw the same.
         self._prefix = f"198.18.{secrets.randbelow(255)}"
         self.cidr, self.outside = f"{self._prefix}.0/24", f"{self._prefix}.1"
+        #: Outside, the end of the stage's own cable.
+        self.card = f"carillon{secrets.token_hex(3)}"
         self._names = names
         self._exits = ExitStack()
         self.hosts: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as made:
-            outside, card = Namespace(), f"carillon{secrets.token_hex(3)}"
+            outside = Namespace()
             made.callback(outside.close)
             self._switch = NewNamespace()
             made.callback(self._switch.close)
             self._switch.ip("link", "add", "switch", "type", "bridge")
             self._switch.ip("link", "set", "switch", "up")
-            self._connect("outside", card, outside)
-            made.callback(outside.ip, "link", "del", card)
-            outside.ip("addr", "add", f"{self.outside}/24", "dev", card)
-            outside.ip("link", "set", "dev", card, "up")
+            self._connect("outside", self.card, outside)
+            made.callback(outside.ip, "link", "del", self.card)
+            outside.ip("addr", "add", f"{self.outside}/24", "dev", self.card)
+            outside.ip("link", "set", "dev", self.card, "up")
             for n, name in enumerate(self._names, start=2):
                 host = self.hosts[name] = Host(name, f"{self._prefix}.{n}", self.cidr)
                 made.callback(host.close)
