@@ -56,10 +56,11 @@ def _run(options: argparse.Namespace, seed: int) -> int:
         profile.faults if options.fault is None else [FAULTS[number] for number in options.fault if number]
     )
     numbers = [fault.number for fault in faults]
-    if len({fault.hosts for fault in faults}) > 1:
-        raise StageError(
-            "Faults of hosts (PROFILE=hosts) and of proxies need a stage each: run them one by one."
-        )
+    of_hosts = {fault.hosts for fault in faults}
+    if len(of_hosts) > 1:
+        raise StageError("Faults of hosts (PROFILE=hosts) and others need a stage each: run them one by one.")
+    if options.pull and True in of_hosts:
+        raise StageError("No pull worker is on a host of its own: leave out --pull.")
     if options.broker != "redis" and (needed := OF_REDIS & set(numbers)):
         raise StageError(
             f"Faults {sorted(needed)} are of Redis: leave them out with --broker {options.broker}."
