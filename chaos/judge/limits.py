@@ -92,8 +92,8 @@ OF_FAULT = {
     30: Limits("host of web or beat cut off", LEADER_SECONDS, may_repeat=False),
     # The triggers it holds are taken from it as if it were dead.
     31: Limits("host of workers cut off", RECLAIM_SECONDS, sudden=True, may_outlive=True),
-    # Packets that were lost are sent again after ever longer waits: up to as long again as the host was away.
-    32: Limits("database's host cut off", 30 + RESUME_SECONDS, sudden=True, may_outlive=True),
+    # Away for 30 s. Packets that were lost are sent again after ever longer waits: up to as long again.
+    32: Limits("database's host cut off", 30 + 30, sudden=True, may_outlive=True),
 }
 
 #: Where more calls than this share fail, the API is not slow but away.

@@ -52,6 +52,7 @@ class Namespace:
         self.run("ip", *arguments)
 
     def run(self, *argv: str) -> None:
+        """Run a program there; raises ``OSError`` with what it said."""
         with self.entered():
             done = subprocess.run(argv, check=False, capture_output=True, text=True)
         if done.returncode:
@@ -77,9 +78,9 @@ class Host(NewNamespace):
 
     CARD = "eth0"
 
-    def __init__(self, name: str, address: str, cidr: str) -> None:
+    def __init__(self, address: str, cidr: str) -> None:
         super().__init__()
-        self.name, self.address, self.cidr = name, address, cidr
+        self.address, self.cidr = address, cidr
 
     def set_card(self, up: bool) -> None:
         """Switch its network card on or off. Off, each call to another host fails at once."""
@@ -129,7 +130,7 @@ class Network:
             outside.ip("addr", "add", f"{self.outside}/24", "dev", self.card)
             outside.ip("link", "set", "dev", self.card, "up")
             for n, name in enumerate(self._names, start=2):
-                host = self.hosts[name] = Host(name, f"{self._prefix}.{n}", self.cidr)
+                host = self.hosts[name] = Host(f"{self._prefix}.{n}", self.cidr)
                 made.callback(host.close)
                 self._connect(name, host.CARD, host)
                 host.ip("addr", "add", f"{host.address}/24", "dev", host.CARD)
