@@ -22,7 +22,7 @@ class Api(Caller):
     """Shows the run in one state after the other, the last for good, and answers calls as it is told."""
 
     def __init__(self, journal: Journal) -> None:
-        super().__init__(port=1, receiver_url="", journal=journal)
+        super().__init__(web="127.0.0.1:1", receiver_url="", journal=journal)
         self.shows: list[tuple[str, dict[str, str]]] = []
         self.answers: list[Exception | None] = []
         self.calls: list[tuple[str, Any, str]] = []
