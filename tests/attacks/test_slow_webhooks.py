@@ -69,7 +69,7 @@ def target(perform: Perform, settings: Any, monkeypatch: pytest.MonkeyPatch) -> 
     networks = (ip_network("127.0.0.0/8"),)
     update = {"webhook_allow_networks": networks, "webhook_connect_timeout_seconds": 60}
     settings.CARILLON = engine_settings().model_copy(update=update)
-    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.25)
+    monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.05)
     target = Target()
     yield target
     target.close()

@@ -42,9 +42,8 @@ from tenants.vault.secrets import Opened
 
 log = get_logger()
 #: After this time a message of asynchronous handlers is done with, and its process is free for the next one, while the
-#: slow handlers go on: a target that hangs must not hold up unrelated triggers. The shorter time counts for a tenant
-#: whose triggers go on in this way already, as more of them are likely to.
-LEAVE_AFTER_SECONDS, LEAVE_AGAIN_AFTER_SECONDS = 0.25, 0.05
+#: slow handlers go on: a target that hangs must not hold up unrelated triggers. Targets far away are slow, too.
+LEAVE_AFTER_SECONDS = 0.05
 
 
 @dataclass(slots=True)
@@ -147,12 +146,11 @@ class Batch:
         # Triggers that may be started only once go first: one that waits in a process that dies would be lost
         # unstarted.
         calls.sort(key=lambda call: call[1].row.delivery != Delivery.AT_MOST_ONCE)
-        slow = self._renewer.lingering() & {ctx.tenant for ctx, _ in calls}
         self.hold.lingers = not self._runner.run(
             [(self.job_type, ctx, one.row.payload) for ctx, one in calls],
             lambda ctx, outcome: self._take_outcome(ctx, self._in_hand[ctx.trigger_id], outcome),
             on_idle=lambda: None,
-            leave_after=LEAVE_AGAIN_AFTER_SECONDS if slow else LEAVE_AFTER_SECONDS,
+            leave_after=LEAVE_AFTER_SECONDS,
             on_last=self._end,
             on_start=lambda ctx: self._allow(ctx, self._in_hand[ctx.trigger_id]),
             may_start=self._is_sure,
@@ -175,6 +173,7 @@ class Batch:
 
     def _end(self) -> None:
         self.hold.ended_at = time.monotonic()
+        self._renewer.note_end()
 
     def _is_sure(self) -> bool:
         return time.monotonic() < self.hold.sure_until

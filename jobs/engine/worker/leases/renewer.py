@@ -41,6 +41,8 @@ AGAIN_SECONDS = 5.0
 NOTICE_SECONDS = 2.0
 #: After a failed renewal the next try comes this soon.
 RETRY_SECONDS = 1.0
+#: The outcomes of lingering batches that end within this time of each other are written in one look.
+GATHER_SECONDS = 0.01
 EXIT_STATUS = 70
 
 
@@ -149,7 +151,7 @@ class LeaseRenewer:
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
         self._batches: list[LeasedBatch] = []
-        self._changed = threading.Event()
+        self._changed, self._ended = threading.Event(), threading.Event()
         self._pid = 0
 
     @contextmanager
@@ -169,11 +171,9 @@ class LeaseRenewer:
             if not batch.hold.lingers:
                 self._release(batch)
 
-    def lingering(self) -> set[str]:
-        """The tenants that have unended triggers of messages that are done with."""
-        with self._lock:
-            lingering = [batch.hold for batch in self._batches if batch.hold.lingers]
-        return {held.tenant for hold in lingering for held in hold.waiting()}
+    def note_end(self) -> None:
+        """All handlers of a batch that lingers have ended: write their outcomes. From any thread."""
+        self._ended.set()
 
     def wait_for_the_rest(self) -> None:
         """Return when no trigger is claimed any more. A process should call it before it ends."""
@@ -197,7 +197,8 @@ class LeaseRenewer:
         if self._pid == os.getpid():
             return
         self._pid = os.getpid()
-        self._lock, self._changed, self._batches = threading.Lock(), threading.Event(), []
+        self._lock, self._batches = threading.Lock(), []
+        self._changed, self._ended = threading.Event(), threading.Event()
         if self._hands:
             self._hands.begin(expendable=self._expendable)
         threading.Thread(target=self._run, name="carillon-lease-renewer", daemon=True).start()
@@ -211,7 +212,9 @@ class LeaseRenewer:
                 self._changed.wait()
                 self._changed.clear()
                 continue
-            time.sleep(self._flush_seconds)
+            if self._ended.wait(self._flush_seconds):
+                time.sleep(GATHER_SECONDS)
+                self._ended.clear()
             if self._hands:
                 self._hands.beat(time.monotonic())
             try:
