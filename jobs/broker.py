@@ -2,14 +2,14 @@
 
 Only Carillon should write to Carillon's queues. An entry that is not JSON, or not an envelope of kombu's, is dropped
 with a line in the log. ``jobs.tasks`` checks the contents of envelopes. All other errors come out as before. The
-channel takes as many messages a round trip as its consumer has room for, and knows how many received a broadcast. The
-transport does not register a socket again in each turn of a loop (docs/adr/0019). ``BrokerMemory`` notices that Redis
-was emptied.
+channel takes as many messages a round trip as its consumer has room for, puts any number in one, and knows how many
+received a broadcast. The transport does not register a socket again in each turn of a loop (docs/adr/0019).
+``BrokerMemory`` notices that Redis was emptied.
 """
 
 import binascii
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from json import JSONDecodeError
 from queue import Empty
@@ -153,6 +153,14 @@ class Channel(redis.Channel):
             self.connection._deliver(loads(bytes_to_str(message)), queue)
         except _NO_JSON as error:
             log.warning("message dropped", error=f"no JSON: {error}")
+
+    def push(self, lists: Mapping[tuple[str, int], Sequence[bytes]]) -> None:
+        """Put envelopes into queues, by queue and priority, all in one round trip. kombu would spend a third of a
+        dispatcher's turn on the same bytes."""
+        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipeline:
+            for (queue, priority), envelopes in lists.items():
+                pipeline.lpush(self._q_for_pri(queue, priority), *envelopes)
+            pipeline.execute()
 
     def _put_fanout(self, exchange: str, message: Any, routing_key: str, **kwargs: Any) -> None:
         if kwargs.get("_publish_batch") is not None:  # Redis answers later, and not this call

@@ -1,7 +1,9 @@
 """Without the broker, messages lie in Postgres until it is back, under the same fences as ever."""
 
+import json
 import os
 import threading
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -12,11 +14,13 @@ import pytest
 from celery import Celery
 from django.db import connection
 from kombu import Queue
+from kombu.utils.json import dumps
 
 from jobs import tasks
+from jobs.broker import Channel
 from jobs.engine.beat import _leave_in_postgres
 from jobs.engine.dispatcher import Message, PublishError
-from jobs.engine.publisher import Publisher
+from jobs.engine.publisher import Publisher, _envelopes
 from jobs.engine.worker.brokerless import Brokerless
 from jobs.engine.worker.process import THIS
 from jobs.models import Message as Row
@@ -40,6 +44,12 @@ def taker(slots: int = 1, perform: Callable[[str, Any], object] | None = None) -
     return Brokerless(
         job_types=["noop"], slots=slots, perform=perform or partial(tasks.perform, worker_name="w1")
     )
+
+
+def _opened(envelope: str | bytes) -> dict[str, Any]:
+    """An envelope of kombu's with what its body says: the same JSON may be written with more or fewer blanks."""
+    read: dict[str, Any] = json.loads(envelope)
+    return read | {"body": json.loads(b64decode(read["body"]))}
 
 
 class TestPublisher:
@@ -88,10 +98,32 @@ class TestPublisher:
         publisher([])
         monkeypatch.setattr("jobs.engine.publisher.time.monotonic", lambda: now[0])
         for seconds in (0.05, 2.0, 0.05):
-            monkeypatch.setattr(publisher, "_send", lambda _, took=seconds: now.__setitem__(0, now[0] + took))
+            monkeypatch.setattr(Channel, "push", lambda *_, took=seconds: now.__setitem__(0, now[0] + took))
             publisher([Message("noop", (ClaimToken(new_id(), 1),))])
             assert publisher.is_slow() is (seconds == 2.0)
         publisher.close()
+
+    @pytest.mark.parametrize("urgent", [False, True])
+    def test_writes_for_redis_what_kombu_would(
+        self, app: Celery, monkeypatch: pytest.MonkeyPatch, urgent: bool
+    ) -> None:
+        one_id = new_id()
+        put: list[tuple[str, Any]] = []
+        monkeypatch.setattr("jobs.engine.publisher.new_id", lambda: one_id)
+        message = Message("noop", (ClaimToken(new_id(), 1), ClaimToken(new_id(), 7)), urgent=urgent)
+        publisher = Publisher(app)
+        assert publisher.ready()
+        assert publisher._producer is not None
+        channel = publisher._producer.channel
+        monkeypatch.setattr(channel, "_next_delivery_tag", lambda: str(one_id))
+        monkeypatch.setattr(channel, "_put", lambda queue, envelope, **_: put.append((queue, envelope)))
+        publisher._send(message)
+        publisher.close()
+        [((queue, priority), [envelope])] = _envelopes([message]).items()
+        [(kombus_queue, kombus)] = put
+        assert queue == kombus_queue
+        assert _opened(envelope) == _opened(dumps(kombus))
+        assert priority == (0 if urgent else 1)
 
     def test_spends_little_of_its_time_on_a_broker_that_hangs(
         self, app: Celery, monkeypatch: pytest.MonkeyPatch
