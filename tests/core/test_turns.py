@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from jobs.core.backlog import Backlog, Lane, News, Turns
 from jobs.core.backlog import turns as turns_module
+from jobs.core.backlog.shares import FIRST_DEPTH
 from jobs.core.backlog.turns import PORTIONS, portion_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def lane(tenant_id: int, job_type: str = "noop", priority: int = 2) -> Lane:
-    return Lane(tenant_id, job_type, priority, NOW)
+def lane(tenant_id: int, job_type: str = "noop", priority: int = 2, depth: int = 100_000) -> Lane:
+    return Lane(tenant_id, job_type, priority, NOW, depth)
 
 
 def turns_of(lanes: Iterable[Lane]) -> Turns:
@@ -186,6 +187,47 @@ def test_a_lane_is_due_when_its_floor_has_come() -> None:
     backlog.advance(NOW)
     assert set(backlog.turns.tenants) == {2}
     assert backlog.next_floor() == NOW + timedelta(seconds=5)
+
+
+class TestDepth:
+    """A lane is asked for as many triggers as may be due, not for all the room there is."""
+
+    @staticmethod
+    def asked(turns: Turns) -> Counter[int]:
+        turns.recall(lambda _: 1000)
+        asks = turns.allot(1000, {"noop": 1000}, lambda _: 1000)
+        return Counter(tenant for ask in asks for tenant in [ask.lane.tenant_id] * ask.count)
+
+    def test_bounds_what_a_lane_is_asked_for_and_no_more(self) -> None:
+        turns = turns_of([lane(1, depth=3), lane(2, depth=600), lane(3, depth=1)])
+        assert self.asked(turns) == {1: 3, 2: 600, 3: 1}
+        # Nothing was found, and all stand in line as before.
+        assert self.asked(turns) == {1: 3, 2: 600, 3: 1}
+
+    def test_of_one_lane_leaves_the_others_of_its_tenant(self) -> None:
+        turns = turns_of([lane(1, priority=0, depth=2), lane(1, priority=3, depth=5)])
+        assert self.asked(turns) == {1: 7}
+
+    def test_rises_while_all_that_was_asked_for_is_found(self) -> None:
+        deep = Lane(1, "noop", 2, NOW)
+        turns, found = turns_of([deep]), []
+        for _ in range(4):
+            found.append(self.asked(turns)[1])
+            deep.move(NOW, found=found[-1])
+        assert found == [FIRST_DEPTH, FIRST_DEPTH * 8, FIRST_DEPTH * 64, 1000]
+        deep.move(NOW, found=1)  # there was room for no more
+        assert self.asked(turns) == {1: 1000}
+
+    def test_is_unknown_again_once_a_look_found_less(self) -> None:
+        backlog = Backlog()
+        backlog.learn([News(1, "noop", 2, NOW)])
+        backlog.advance(NOW)
+        [known] = backlog.turns.lanes()
+        known.move(NOW, found=FIRST_DEPTH)
+        assert self.asked(backlog.turns)[1] > FIRST_DEPTH
+        backlog.settle(known, NOW + timedelta(seconds=1), now=NOW)
+        backlog.advance(NOW + timedelta(seconds=1))
+        assert self.asked(backlog.turns) == {1: FIRST_DEPTH}
 
 
 class TestUrgentTurns:

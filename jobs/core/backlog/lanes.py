@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from jobs.core.backlog.turns import Lane, Turns
+from jobs.core.backlog.shares import FIRST_DEPTH, Lane
+from jobs.core.backlog.turns import Turns
 
 
 class News(NamedTuple):
@@ -85,6 +86,7 @@ class Backlog:
         If that trigger is due already, another transaction has locked it: the next turn looks at the lane again.
         """
         self.turns.remove(lane)
+        lane.depth = FIRST_DEPTH
         if floor is None:
             self._lanes.pop(lane.key, None)
             return

@@ -14,16 +14,12 @@ dispatches.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
+from jobs.core.backlog.shares import Ask, Lane, Share, urgent_lanes
 from jobs.core.policies import LEAST_URGENT
 
-#: Service that a dispatch itself counts as, in slot-seconds: the service of a trigger that ends at once.
-DISPATCH_SLOT_SECONDS = 0.01
-#: Service that a slot counts as in advance, as long as it is held.
-HELD_SLOT_SECONDS = 1.0
 #: Slots in use move a tenant's tag ahead of the clock by at most this many seconds of its fair share.
 MAX_DEBT_SECONDS = 1.0
 #: A turn is cut into about this many portions for each active tenant, so that tags, and not portions, decide.
@@ -50,83 +46,6 @@ def _never(_tenant_id: int, _job_type: str) -> bool:
     return False
 
 
-@dataclass(slots=True, eq=False)
-class Lane:
-    """The waiting triggers of one tenant, job type and priority. None of them is due before ``floor``."""
-
-    tenant_id: int
-    job_type: str
-    priority: int
-    floor: datetime
-
-    @property
-    def key(self) -> tuple[int, str, int]:
-        return self.tenant_id, self.job_type, self.priority
-
-
-@dataclass(slots=True)
-class Ask:
-    """A request to look at the next ``count`` triggers of a lane."""
-
-    lane: Lane
-    count: int
-
-
-@dataclass(slots=True)
-class _Level:
-    """One priority of a tenant. ``lanes``: its lanes with due work, by job type."""
-
-    weight: int
-    tag: float = 0.0
-    lanes: dict[str, Lane] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Share:
-    """One tenant. ``held``: its slots, those of this turn included. ``since``: the turn in which it came into line.
-    ``entries``: by job type, its rank in the heap of that type."""
-
-    weight: float = 100.0
-    tag: float = 0.0
-    held: int = 0
-    clock: float = 0.0
-    since: int = 0
-    levels: dict[int, _Level] = field(default_factory=dict)
-    entries: dict[str, float] = field(default_factory=dict)
-
-    def level(self, priority: int) -> _Level:
-        found = self.levels.get(priority)
-        if found is None:
-            found = self.levels[priority] = _Level(8 >> priority)
-        return found
-
-    @property
-    def active(self) -> bool:
-        return any(level.lanes for level in self.levels.values())
-
-    def serves(self, job_type: str) -> bool:
-        return any(job_type in level.lanes for level in self.levels.values())
-
-    @property
-    def rank(self) -> float:
-        return self.tag + self.held * HELD_SLOT_SECONDS / self.weight
-
-    def charge(self, priority: int, dispatches: int) -> None:
-        """Levels count only dispatches, because one long job must not hold back the next critical trigger."""
-        self.held += dispatches
-        self.tag += dispatches * DISPATCH_SLOT_SECONDS / self.weight
-        level = self.level(priority)
-        level.tag += dispatches / level.weight
-
-
-def _urgent_lanes(share: _Share, job_type: str) -> list[Lane]:
-    """The tenant's urgent lanes of a job type, in order of the service that their priorities have received."""
-    levels = [
-        level for level in share.levels.items() if level[0] <= LEAST_URGENT and job_type in level[1].lanes
-    ]
-    return [level.lanes[job_type] for _, level in sorted(levels, key=lambda one: (one[1].tag, one[0]))]
-
-
 class Turns:
     """The due lanes of all tenants, in the order in which they are served.
 
@@ -135,13 +54,15 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._shares: dict[int, _Share] = {}
+        self._shares: dict[int, Share] = {}
         self._heaps: dict[str, list[tuple[float, int, int, datetime, int]]] = {}
         self._aside: set[int] = set()
         self._types: Counter[str] = Counter()
         #: By job type, the tenants with urgent due work; the tenant whose last look is longest ago comes first.
         self._urgent: dict[str, dict[int, None]] = {}
         self._active: set[int] = set()
+        #: Of all tenants with due work together.
+        self._weight = 0.0
         self._holding: set[int] = set()
         self._clock = 0.0
         self._turn = 0
@@ -182,13 +103,17 @@ class Turns:
 
     def weigh(self, tenant_id: int, weight: float) -> None:
         """Set the tenant's weight from here on."""
-        self._shares.setdefault(tenant_id, _Share()).weight = weight
+        share = self._shares.setdefault(tenant_id, Share())
+        if tenant_id in self._active:
+            self._weight += weight - share.weight
+        share.weight = weight
 
     def add(self, lane: Lane) -> None:
         """Note that the lane has due work. May be repeated."""
-        share = self._shares.setdefault(lane.tenant_id, _Share())
+        share = self._shares.setdefault(lane.tenant_id, Share())
         if lane.tenant_id not in self._active:
             self._active.add(lane.tenant_id)
+            self._weight += share.weight
             share.tag = max(share.tag, self._clock)
             share.since = self._turn
         level = share.level(lane.priority)
@@ -208,10 +133,11 @@ class Turns:
         if share is None or share.level(lane.priority).lanes.pop(lane.job_type, None) is None:
             return
         self._types[lane.job_type] -= 1
-        if lane.priority <= LEAST_URGENT and not _urgent_lanes(share, lane.job_type):
+        if lane.priority <= LEAST_URGENT and not urgent_lanes(share, lane.job_type):
             self._urgent[lane.job_type].pop(lane.tenant_id, None)
         if not share.active:
             self._active.discard(lane.tenant_id)
+            self._weight -= share.weight
             self._aside.discard(lane.tenant_id)
             share.entries = {name: tag for name, tag in share.entries.items() if tag != _ASIDE}
             if len(self._shares) > 2 * len(self._active) + IDLE_SHARES:
@@ -220,23 +146,22 @@ class Turns:
     def begin(self, in_flight: Mapping[tuple[int, int], int]) -> None:
         """The past is unknown: count triggers in flight, by (tenant, priority), as service that each level received."""
         for (tenant_id, priority), count in in_flight.items():
-            level = self._shares.setdefault(tenant_id, _Share()).level(priority)
+            level = self._shares.setdefault(tenant_id, Share()).level(priority)
             level.tag += count / level.weight
 
     def hold(self, in_flight: Mapping[int, int], *, seconds: float) -> None:
         """Note how many triggers of each tenant are in flight now, and have been for ``seconds``."""
-        weights = sum(self._shares[tenant_id].weight for tenant_id in self._active)
-        fair = sum(in_flight.values()) / weights if weights else 0.0
+        fair = sum(in_flight.values()) / self._weight if self._active else 0.0
         ceiling = self._clock + max(MAX_DEBT_SECONDS, seconds) * fair
         for tenant_id in self._holding.union(in_flight):
-            share = self._shares.setdefault(tenant_id, _Share())
+            share = self._shares.setdefault(tenant_id, Share())
             count = in_flight.get(tenant_id, 0)
             share.tag = max(share.tag, min(share.tag + count * seconds / share.weight, ceiling))
             share.held = count
             self._advance(tenant_id, share)
         self._holding = set(in_flight)
 
-    def _advance(self, tenant_id: int, share: _Share) -> None:
+    def _advance(self, tenant_id: int, share: Share) -> None:
         """A tenant whose rank fell moves ahead in line. One whose rank rose moves back when it is reached."""
         rank = share.rank
         for name in [name for name, entry in share.entries.items() if entry > rank]:
@@ -256,13 +181,15 @@ class Turns:
             self._return(tenant_id, self._shares[tenant_id])
 
     def allot(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
-        """Give out up to ``limit`` places, in order.
+        """Give out up to ``limit`` places, in order; to each lane as many as it has triggers due, as far as is known.
 
         ``rooms``: how many triggers each job type may start; reduced by the places given out. ``room_of``: how many a
         tenant may start in all.
         """
         asks: list[Ask] = []
         given: dict[int, int] = {}
+        left: dict[Lane, int] = {}
+        served: list[tuple[int, Share, str]] = []
         places = min(limit, sum(room for room in rooms.values() if room > 0))
         portion = portion_of(places, len(self._active))
         heads = [
@@ -278,14 +205,16 @@ class Turns:
             # An entry is stale once its tenant stands in the heap with another tag.
             if share is not None and share.entries.get(name) == tag:
                 del share.entries[name]
-                lane = self._next_lane(tenant_id, share, rooms)
+                lane = self._next_lane(tenant_id, share, rooms, left)
                 if self._is_barred(tenant_id, name):
                     self._set_aside(tenant_id, share, name)
                 elif tag < share.rank or not share.serves(name):
                     self._stand_again(tenant_id, share, name)
-                elif lane is not None:
+                elif lane is None:
+                    served.append((tenant_id, share, name))
+                else:
                     room = room_of(tenant_id) - given.get(tenant_id, 0)
-                    count = min(portion, limit, room, rooms[lane.job_type])
+                    count = min(portion, limit, room, rooms[lane.job_type], left.get(lane, lane.depth))
                     if count <= 0:
                         self._set_aside(tenant_id, share, name)
                     else:
@@ -296,10 +225,13 @@ class Turns:
                         asks.append(Ask(lane, count))
                         limit -= count
                         given[tenant_id] = given.get(tenant_id, 0) + count
+                        left[lane] = left.get(lane, lane.depth) - count
                         rooms[lane.job_type] -= count
                         self._stand_again(tenant_id, share, name)
             if rooms[name] > 0 and self._heaps[name]:
                 heapq.heappush(heads, self._heaps[name][0] + (name,))
+        for tenant_id, share, name in served:
+            self._stand_again(tenant_id, share, name)
         return asks
 
     def allot_urgent(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
@@ -312,7 +244,7 @@ class Turns:
             portion = -(-rooms[name] // max(1, len(tenants)))
             for tenant_id in tenants:
                 share = self._shares[tenant_id]
-                for lane in _urgent_lanes(share, name):
+                for lane in urgent_lanes(share, name):
                     room = room_of(tenant_id) - given[tenant_id]
                     count = min(portion, limit - given.total(), room, rooms[name])
                     if count > 0:
@@ -343,11 +275,11 @@ class Turns:
         if lane.tenant_id in self._aside:
             self._return(lane.tenant_id, share)
 
-    def _set_aside(self, tenant_id: int, share: _Share, job_type: str) -> None:
+    def _set_aside(self, tenant_id: int, share: Share, job_type: str) -> None:
         self._aside.add(tenant_id)
         share.entries[job_type] = _ASIDE
 
-    def _return(self, tenant_id: int, share: _Share) -> None:
+    def _return(self, tenant_id: int, share: Share) -> None:
         aside = [name for name, tag in share.entries.items() if tag == _ASIDE]
         returning = [name for name in aside if not self._is_barred(tenant_id, name)]
         if len(returning) == len(aside):
@@ -359,7 +291,10 @@ class Turns:
             del share.entries[name]
             self._stand_again(tenant_id, share, name)
 
-    def _next_lane(self, tenant_id: int, share: _Share, rooms: Mapping[str, int]) -> Lane | None:
+    def _next_lane(
+        self, tenant_id: int, share: Share, rooms: Mapping[str, int], left: Mapping[Lane, int]
+    ) -> Lane | None:
+        """The tenant's next lane. ``left``: how many triggers of a lane may still be due, of those that were asked."""
         found: tuple[float, int, datetime] | None = None
         chosen = None
         for priority, level in share.levels.items():
@@ -367,20 +302,21 @@ class Turns:
                 rank = (level.tag, priority, lane.floor)
                 if (
                     rooms.get(lane.job_type, 0) > 0
+                    and left.get(lane, 1) > 0
                     and (found is None or rank < found)
                     and not self._is_barred(tenant_id, lane.job_type)
                 ):
                     found, chosen = rank, lane
         return chosen
 
-    def _stand(self, tenant_id: int, share: _Share, lane: Lane) -> None:
+    def _stand(self, tenant_id: int, share: Share, lane: Lane) -> None:
         share.entries[lane.job_type] = rank = share.rank
         # Among equals, the tenant with the more urgent work goes first. Among these, the newcomer goes first, so that
         # it does not wait for a whole round of others. It is one of equals once a round.
         entry = (rank, lane.priority, -share.since, lane.floor, tenant_id)
         heapq.heappush(self._heaps.setdefault(lane.job_type, []), entry)
 
-    def _stand_again(self, tenant_id: int, share: _Share, job_type: str) -> None:
+    def _stand_again(self, tenant_id: int, share: Share, job_type: str) -> None:
         floors = [level.lanes[job_type] for level in share.levels.values() if job_type in level.lanes]
         if floors:
             self._stand(tenant_id, share, min(floors, key=lambda lane: (lane.priority, lane.floor)))

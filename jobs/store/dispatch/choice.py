@@ -277,7 +277,8 @@ class _Turn:
                 rooms[ask.lane.tenant_id] -= count
                 wanted[ask.lane] += count
         found = _look_at(wanted)
-        outcome = carry_out(_in_order(asks, found), gates=self._gates)
+        unended = self._memory.missed.jobs() | self.missed.keys()
+        outcome = carry_out(_in_order(asks, found), gates=self._gates, unended=unended)
         started = Counter(outcome.lanes)
         nths = {lane: nth for nth, lane in enumerate(wanted, 1)}
         for lane, count in given.items():
@@ -294,7 +295,7 @@ class _Turn:
         for lane, due_ats in found.items():
             self._floors.setdefault(lane, lane.floor)
             if len(due_ats) == wanted[lane]:
-                lane.floor = due_ats[-1]
+                lane.move(due_ats[-1], found=len(due_ats))
             else:
                 short.append(lane)
         if short:

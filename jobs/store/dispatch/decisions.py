@@ -74,15 +74,18 @@ class _Decided(NamedTuple):
 _ByDecision = dict[Decision, list[_Decided]]
 
 
-def carry_out(candidates: Sequence[Any], *, gates: TargetGates) -> Outcome:
-    """Decide about candidates in their order, and write the decisions. Call under the locks of tenants and queues."""
+def carry_out(candidates: Sequence[Any], *, gates: TargetGates, unended: Set[UUID]) -> Outcome:
+    """Decide about candidates in their order, and write the decisions. Call under the locks of tenants and queues.
+
+    ``unended``: jobs of which earlier looks found missed firings that may not have ended yet.
+    """
     if not candidates:
         return Outcome()
     decided = decide_all(candidates)
     parking.hold([one.row for one in decided[Decision.HOLD]])
     if moved := decided[Decision.MOVE]:
         _SQL["move"](ids=[one.row.id for one in moved])
-    left: set[UUID] = set()
+    left = set(unended)
     outcome = Outcome(ended=_end(decided, left))
     outcome.missed = missed_of(decided)
     outcome.ended |= parking.make_way(decided[Decision.WAIT], decided[Decision.REPLACE])
