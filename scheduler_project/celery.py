@@ -158,13 +158,16 @@ def _write_activity() -> None:
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits. If the server is away, the claim retries later.
 
-    The recorder of spans is imported here, too.
+    The recorder of spans is imported here, too. Handlers stand back where processors are busy: if they held up the
+    beat, nobody's firings would be on time.
     """
+    from jobs.conf import engine_settings
     from jobs.engine import worker
     from jobs.engine.worker import draining
     from jobs.store import db
     from jobs.telemetry import traces
 
+    os.nice(engine_settings().pool_niceness)
     draining.tell_on_signal()
     worker.be_expendable()
     db.connect_ahead()

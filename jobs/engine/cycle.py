@@ -41,6 +41,9 @@ BLOCKED_SECONDS = 0.05
 #: Used instead while all such triggers wait for queues that hold enough for their workers until then: a look costs as
 #: much for few triggers as for many.
 AMPLE_SECONDS = 0.15
+#: After a small turn the next takes no more triggers than this, and each full one lets the next be larger. What falls
+#: due during a turn waits for the next, so a burst of one tenant must not make a turn long at once.
+FIRST_TURN, TURN_GROWTH = 100, 4
 REAP_EVERY_SECONDS = 1.0
 #: A leader that could not dispatch for this long lets another beat try.
 GIVE_UP_SECONDS = 10.0
@@ -259,7 +262,8 @@ class Cycle:
         served = (
             configs if self._ready() else {name: config for name, config in configs.items() if config.pull}
         )
-        limit = self._settings.dispatch_batch
+        growing = max(FIRST_TURN, TURN_GROWTH * self._result.count)
+        limit = min(self._settings.dispatch_batch, growing)
         self._result = dispatch(
             memory=self._memory,
             leadership=leadership,
@@ -270,7 +274,7 @@ class Cycle:
             publish=self._publish,
             slow=self._slow(),
         )
-        return self._result.count >= limit
+        return self._result.count >= limit or self._result.cut_short
 
     def _end_missed(self, _: Leadership) -> bool:
         """End missed firings as sets, for the jobs that dispatch noted."""

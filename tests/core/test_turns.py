@@ -192,6 +192,16 @@ def test_a_lane_is_due_when_its_floor_has_come() -> None:
 class TestDepth:
     """A lane is asked for as many triggers as may be due, not for all the room there is."""
 
+    @pytest.fixture(autouse=True)
+    def no_place_by_tag_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(turns_module, "BY_TAG_ALONE", 0)
+
+    def test_does_not_matter_for_the_first_places(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(turns_module, "BY_TAG_ALONE", 50)
+        turns = turns_of([lane(1, depth=1), lane(2, depth=600)])
+        turns.weigh(1, 400)
+        assert self.asked(turns) == {1: 40, 2: 600}
+
     @staticmethod
     def asked(turns: Turns) -> Counter[int]:
         turns.recall(lambda _: 1000)

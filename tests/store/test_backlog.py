@@ -1,5 +1,6 @@
 """The dispatcher's memory: it hears of every trigger that becomes dispatchable, and is only a memory (DESIGN §8)."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from jobs.core.backlog import News
 from jobs.models import Trigger
 from jobs.store import dispatch as dispatch_store
 from jobs.store.dispatch import Memory
+from jobs.store.dispatch import memory as memory_module
 from jobs.store.dispatch.missed import Patrol
 from jobs.store.leases import Leadership
 from tests import factories
@@ -88,6 +90,33 @@ class TestHearing:
         assert queued(memory) == []
         Trigger.objects.filter(id=trigger.id).update(**after)
         assert queued(memory) == [trigger.id]
+
+    def test_of_what_was_committed_late(self, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Behind a reading that took long, the next whole one waits."""
+        trigger = make_trigger()
+        Trigger.objects.filter(id=trigger.id).update(announced_at=factories.now() - SECOND)
+        monkeypatch.setattr(memory, "_listen_at", float("inf"))
+        assert queued(memory) == []
+        monkeypatch.setattr(memory, "_listen_at", 0.0)
+        assert queued(memory) == [trigger.id]
+
+    def test_takes_a_share_of_the_time(self, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = [time.monotonic()]
+        monkeypatch.setattr(memory_module.time, "monotonic", lambda: now[0])
+        heard: list[timedelta] = []
+        news = memory_module._SQL["news"]
+
+        def slow_news(since: Any) -> list[Any]:
+            heard.append(memory._heard_to - since)
+            now[0] += 0.1
+            return news(since=since)
+
+        monkeypatch.setitem(memory_module._SQL, "news", slow_news)
+        for _ in range(12):
+            memory.look(ANYONE)
+        whole = [nth for nth, since in enumerate(heard) if since == memory_module.OVERLAP]
+        # The others read for 0.1 s each: four of them to one.
+        assert whole == [0, 5, 10]
 
     def test_of_a_trigger_that_is_brought_forward(self, memory: Memory) -> None:
         trigger = make_trigger(due_at=factories.now() + HOUR)

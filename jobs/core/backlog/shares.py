@@ -9,9 +9,7 @@ from jobs.core.policies import LEAST_URGENT
 DISPATCH_SLOT_SECONDS = 0.01
 #: Service that a slot counts as in advance, as long as it is held.
 HELD_SLOT_SECONDS = 1.0
-#: The guess at how many triggers of a lane are due, when nothing is known of it, and how it grows. Without a guess the
-#: few tenants with due work of a type would be given all the places of that type, most of them in vain: thousands of
-#: portions a turn.
+#: The guess at how many triggers of a lane are due, when nothing is known of it, and how it grows.
 FIRST_DEPTH, DEPTH_GROWTH = 4, 8
 
 

@@ -33,6 +33,9 @@ IDLE_SHARES = 1000
 #: How many tenants with urgent work of a job type a turn looks at beyond that type's full queue.
 URGENT_LOOKS = 1000
 SMALL_DEBT = 0.01
+#: So many places of a turn go by the tags alone. Beyond them a lane gets no more than its depth: otherwise the few
+#: tenants with due work of a type would be given all places of that type, hundreds of portions a turn, most in vain.
+BY_TAG_ALONE = 40
 #: Stands for the tag of an entry that was taken out of its heap.
 _ASIDE = -1.0
 
@@ -181,7 +184,7 @@ class Turns:
             self._return(tenant_id, self._shares[tenant_id])
 
     def allot(self, limit: int, rooms: dict[str, int], room_of: Callable[[int], int]) -> list[Ask]:
-        """Give out up to ``limit`` places, in order; to each lane as many as it has triggers due, as far as is known.
+        """Give out up to ``limit`` places, in order; many of them only to lanes that are known to have triggers due.
 
         ``rooms``: how many triggers each job type may start; reduced by the places given out. ``room_of``: how many a
         tenant may start in all.
@@ -190,6 +193,7 @@ class Turns:
         given: dict[int, int] = {}
         left: dict[Lane, int] = {}
         served: list[tuple[int, Share, str]] = []
+        free = BY_TAG_ALONE
         places = min(limit, sum(room for room in rooms.values() if room > 0))
         portion = portion_of(places, len(self._active))
         heads = [
@@ -205,7 +209,7 @@ class Turns:
             # An entry is stale once its tenant stands in the heap with another tag.
             if share is not None and share.entries.get(name) == tag:
                 del share.entries[name]
-                lane = self._next_lane(tenant_id, share, rooms, left)
+                lane = self._next_lane(tenant_id, share, rooms, left if free <= 0 else {})
                 if self._is_barred(tenant_id, name):
                     self._set_aside(tenant_id, share, name)
                 elif tag < share.rank or not share.serves(name):
@@ -214,7 +218,8 @@ class Turns:
                     served.append((tenant_id, share, name))
                 else:
                     room = room_of(tenant_id) - given.get(tenant_id, 0)
-                    count = min(portion, limit, room, rooms[lane.job_type], left.get(lane, lane.depth))
+                    count = min(portion, limit, room, rooms[lane.job_type])
+                    count = min(count, max(free, left.get(lane, lane.depth)))
                     if count <= 0:
                         self._set_aside(tenant_id, share, name)
                     else:
@@ -223,7 +228,7 @@ class Turns:
                         share.charge(lane.priority, count)
                         self._holding.add(tenant_id)
                         asks.append(Ask(lane, count))
-                        limit -= count
+                        limit, free = limit - count, free - count
                         given[tenant_id] = given.get(tenant_id, 0) + count
                         left[lane] = left.get(lane, lane.depth) - count
                         rooms[lane.job_type] -= count
@@ -294,7 +299,7 @@ class Turns:
     def _next_lane(
         self, tenant_id: int, share: Share, rooms: Mapping[str, int], left: Mapping[Lane, int]
     ) -> Lane | None:
-        """The tenant's next lane. ``left``: how many triggers of a lane may still be due, of those that were asked."""
+        """The tenant's next lane. ``left``: how many triggers of a lane may still be due, if not any number."""
         found: tuple[float, int, datetime] | None = None
         chosen = None
         for priority, level in share.levels.items():

@@ -33,6 +33,9 @@ log = get_logger()
 _SQL = db.queries("dispatch")
 #: How often one dispatch looks past triggers that must wait: they may hide the due work of others.
 PICKS = 5
+#: A turn that has taken this long ends with the first pick in vain, as when many lanes have just run empty: what fell
+#: due meanwhile waits for the next turn.
+PICK_SECONDS = 0.05
 #: A queue that still holds this much of its window at a look has lost no more than a quarter of it since the last look.
 #: So the rest lasts for three times as long.
 AMPLE = 0.75
@@ -43,8 +46,9 @@ class Dispatched:
     """The result of one dispatch.
 
     ``blocked``: due work remains that could not start (a cap, a full window); ``ample``: all of it waits for queues
-    that are full, and were well filled before. ``depths``: how many triggers are queued of each job type that was
-    dispatched, these included; ``full``: the types whose queues took all they may hold.
+    that are full, and were well filled before. ``cut_short``: it took long, and more may start at once.
+    ``depths``: how many triggers are queued of each job type that was dispatched, these included; ``full``: the types
+    whose queues took all they may hold.
     ``seconds_to_next``: until the next trigger that is not due yet falls due; None when nothing waits.
     """
 
@@ -52,6 +56,7 @@ class Dispatched:
     ended: dict[UUID, str] = field(default_factory=dict)
     blocked: bool = False
     ample: bool = False
+    cut_short: bool = field(default=False, compare=False)
     depths: dict[str, int] = field(default_factory=dict)
     full: set[str] = field(default_factory=set)
     seconds_to_next: float | None = None
@@ -159,11 +164,14 @@ class _Turn:
         #: Types that operators paused.
         self.paused: set[str] = set()
         self.missed: dict[UUID, datetime] = {}
+        #: Jobs with missed firings that this turn left to the set of their job.
+        self._left: set[UUID] = set()
 
     def run(
         self, locked: Sequence[Queue], window: Window, caps: Mapping[str, int | None], done: Dispatched
     ) -> None:
         """Dispatch into the queues that this dispatcher has locked. Fills in ``done``."""
+        until = time.monotonic() + PICK_SECONDS
         rooms = self._count(locked, window, caps)
         left = dict(rooms)
         self._turns.recall(self._room_of, self._is_barred)
@@ -176,6 +184,9 @@ class _Turn:
             done.ended |= outcome.ended
             self.missed |= outcome.missed
             done.queued += outcome.queued
+            if not (outcome.queued or outcome.ended) and time.monotonic() > until:
+                done.cut_short = True
+                break
         self._serve_urgent(window, done)
         taken = Counter(item.job_type for item in done.queued)
         done.depths = {name: self._queued[name] + count for name, count in taken.items()}
@@ -277,8 +288,7 @@ class _Turn:
                 rooms[ask.lane.tenant_id] -= count
                 wanted[ask.lane] += count
         found = _look_at(wanted)
-        unended = self._memory.missed.jobs() | self.missed.keys()
-        outcome = carry_out(_in_order(asks, found), gates=self._gates, unended=unended)
+        outcome = carry_out(_in_order(asks, found), gates=self._gates, left=self._left)
         started = Counter(outcome.lanes)
         nths = {lane: nth for nth, lane in enumerate(wanted, 1)}
         for lane, count in given.items():

@@ -38,8 +38,7 @@ class TargetGates(Protocol):
 class Queued(NamedTuple):
     """A trigger that is committed as ``queued`` and now needs its message.
 
-    ``suspect``: a process that had claimed it died. ``at_most_once``: its job's delivery. ``urgent``: it is critical or
-    high.
+    ``suspect``: a process that had claimed it died. ``at_most_once``: its job's delivery.
     """
 
     id: UUID
@@ -48,7 +47,12 @@ class Queued(NamedTuple):
     suspect: bool = False
     at_most_once: bool = False
     tenant_id: int = 0
-    urgent: bool = False
+    priority: int = LEAST_URGENT + 1
+
+    @property
+    def urgent(self) -> bool:
+        """Whether it is critical or high."""
+        return self.priority <= LEAST_URGENT
 
 
 @dataclass(slots=True)
@@ -74,10 +78,10 @@ class _Decided(NamedTuple):
 _ByDecision = dict[Decision, list[_Decided]]
 
 
-def carry_out(candidates: Sequence[Any], *, gates: TargetGates, unended: Set[UUID]) -> Outcome:
+def carry_out(candidates: Sequence[Any], *, gates: TargetGates, left: set[UUID]) -> Outcome:
     """Decide about candidates in their order, and write the decisions. Call under the locks of tenants and queues.
 
-    ``unended``: jobs of which earlier looks found missed firings that may not have ended yet.
+    ``left``: jobs that have missed firings left to end as a set, by earlier looks of the turn. This one adds to it.
     """
     if not candidates:
         return Outcome()
@@ -85,7 +89,6 @@ def carry_out(candidates: Sequence[Any], *, gates: TargetGates, unended: Set[UUI
     parking.hold([one.row for one in decided[Decision.HOLD]])
     if moved := decided[Decision.MOVE]:
         _SQL["move"](ids=[one.row.id for one in moved])
-    left = set(unended)
     outcome = Outcome(ended=_end(decided, left))
     outcome.missed = missed_of(decided)
     outcome.ended |= parking.make_way(decided[Decision.WAIT], decided[Decision.REPLACE])
@@ -243,8 +246,7 @@ def _queue(chosen: list[_Decided], outcome: Outcome) -> None:
     activity.count_first(rows)
     for row, job in chosen:
         once = job.delivery == Delivery.AT_MOST_ONCE
-        urgent = row.priority <= LEAST_URGENT
         outcome.queued.append(
-            Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id, urgent)
+            Queued(row.id, row.fence + 1, row.job_type, row.suspect, once, row.tenant_id, row.priority)
         )
         outcome.lanes.append(row.nth)

@@ -24,7 +24,10 @@ _SQL = db.queries("dispatch")
 
 #: An announcement is stamped before its transaction commits. So announcements are read again for this long, and now and
 #: then for as long as nearly all transactions take. The sweep finds announcements that commit still later.
-OVERLAP = timedelta(seconds=2)
+#: After tens of thousands of announcements a reading takes long. So it takes no more than this part of the dispatcher's
+#: time; in between, only those of the last tenth of a second are read again.
+OVERLAP, READING_SHARE = timedelta(seconds=2), 0.2
+SHORT_OVERLAP = timedelta(seconds=0.1)
 LONG_OVERLAP = timedelta(seconds=60)
 LONG_OVERLAP_EVERY_SECONDS = 5.0
 #: A sweep looks at this many lanes at a time, takes this part of the dispatcher's time, and rests after it failed.
@@ -61,7 +64,7 @@ class Memory:
         self._read_at: dict[int, float] = {}
         self._just_read: list[int] = []
         self._heard_to: datetime | None = None
-        self._listen_long_at = 0.0
+        self._listen_at = self._listen_long_at = 0.0
         self._sweep_from = _START
         self._sweep_at = 0.0
         self._swept = False
@@ -91,7 +94,7 @@ class Memory:
 
     def _hear(self) -> datetime:
         heard_to, moment = self._heard_to, time.monotonic()
-        overlap = OVERLAP
+        overlap = OVERLAP if moment >= self._listen_at else SHORT_OVERLAP
         if moment >= self._listen_long_at:
             self._listen_long_at, overlap = moment + LONG_OVERLAP_EVERY_SECONDS, LONG_OVERLAP
         rows = _SQL["news"](since=None if heard_to is None else heard_to - overlap)
@@ -109,6 +112,9 @@ class Memory:
             for row in rows
             if row.tenant_id is not None
         )
+        if overlap == OVERLAP:
+            ended = time.monotonic()
+            self._listen_at = ended + (ended - moment) * (1 / READING_SHARE - 1)
         return now
 
     def _sweep(self) -> None:

@@ -7,7 +7,7 @@ too.
 """
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Any
@@ -44,11 +44,6 @@ class Missed:
         with self._lock:
             for job_id, keep_from in froms.items():
                 self._froms[job_id] = max(keep_from, self._froms.get(job_id, keep_from))
-
-    def jobs(self) -> Set[UUID]:
-        """The jobs that have been noted, and may have more to end."""
-        with self._lock:
-            return frozenset(self._froms)
 
     def end(self, *, limit: int) -> dict[UUID, str]:
         """End up to ``limit`` of them. Returns them with their reasons; as many as ``limit`` while there may be more.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.dispatcher import SINGLE_MESSAGES, Message, QueueConfig, messages
+from jobs.engine.dispatcher import IN_A_ROW, SINGLE_MESSAGES, Message, QueueConfig, messages
 from jobs.models import Trigger
 from jobs.store.dispatch import Queued
 from jobs.store.execution import ClaimToken
@@ -83,7 +83,7 @@ class TestPublish:
         self, settings: Any, kept: int
     ) -> None:
         settings.CARILLON = settings.CARILLON.model_copy(update={"reserved_slots": kept})
-        queued = [Queued(factories.new_id(), 1, "a", urgent=bool(number % 2)) for number in range(400)]
+        queued = [Queued(factories.new_id(), 1, "a", priority=1 + number % 2) for number in range(400)]
         found = packed(queued, {"a": QueueConfig(None, 100)})
         urgent = {item.id for item in queued if item.urgent}
         assert sum(len(message.tokens) for message in found) == 400
@@ -91,6 +91,18 @@ class TestPublish:
             mixed = {token.id in urgent for token in message.tokens}
             assert (mixed == {message.urgent}) if kept else message.urgent
         assert found[0].urgent
+
+    def test_sends_the_more_urgent_of_those_in_a_row_first(self) -> None:
+        queued = [
+            Queued(factories.new_id(), 1, "a", priority=3 - number % 4) for number in range(2 * IN_A_ROW)
+        ]
+        sent = [
+            token.id for message in packed(queued, {"a": QueueConfig(None, 1)}) for token in message.tokens
+        ]
+        priority = {item.id: item.priority for item in queued}
+        in_order = [level for level in range(4) for _ in range(IN_A_ROW // 4)]
+        assert [priority[one] for one in sent] == in_order * 2
+        assert set(sent[:IN_A_ROW]) == {item.id for item in queued[:IN_A_ROW]}
 
     @pytest.mark.parametrize(("before", "sizes"), [(0, [1] * 20), (30, [3] * 6 + [2]), (200, [20])])
     def test_packs_small_dispatches_too_while_workers_are_behind(self, before: int, sizes: list[int]) -> None:

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from jobs.core.backlog import News, turns
+from jobs.core.backlog.shares import FIRST_DEPTH
 from jobs.models import Trigger
 from jobs.store import dispatch as dispatch_store
+from jobs.store.dispatch import choice
 from tests import factories
 from tests.factories import (
     HOUR,
@@ -28,7 +31,11 @@ class TestDispatch:
     def test_queues_what_is_due_under_a_new_fence(self) -> None:
         trigger = make_trigger(make_job(version=3), fence=4)
         result = dispatch()
-        assert result.queued == [dispatch_store.Queued(trigger.id, 5, "noop", tenant_id=trigger.tenant_id)]
+        assert result.queued == [
+            dispatch_store.Queued(
+                trigger.id, 5, "noop", tenant_id=trigger.tenant_id, priority=trigger.priority
+            )
+        ]
         stored = row(trigger)
         assert (stored["state"], stored["fence"], stored["job_version"]) == ("queued", 5, 3)
         assert stored["queued_at"] is not None
@@ -66,6 +73,33 @@ class TestDispatch:
         result = dispatch(limit=3)
         assert (len(result.queued), result.blocked) == (3, False)
         assert len(dispatch(limit=3).queued) == 2
+
+
+class TestLongTurn:
+    """Lanes that ran empty are found out by looks in vain, and a critical trigger falls due meanwhile."""
+
+    @pytest.fixture
+    def memory(self) -> dispatch_store.Memory:
+        memory = dispatch_store.Memory()
+        dispatch(memory=memory)
+        memory.note([News(make_tenant().id, "noop", 2, factories.now() - SECOND)])
+        return memory
+
+    @pytest.mark.parametrize(("seconds", "cut_short"), [(-1.0, True), (60.0, False)])
+    def test_ends_with_a_look_in_vain(
+        self, memory: dispatch_store.Memory, monkeypatch: pytest.MonkeyPatch, seconds: float, cut_short: bool
+    ) -> None:
+        monkeypatch.setattr(choice, "PICK_SECONDS", seconds)
+        assert dispatch(memory=memory).cut_short is cut_short
+        assert not dispatch(memory=memory).cut_short
+
+    def test_goes_on_while_looks_find_something(
+        self, memory: dispatch_store.Memory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(choice, "PICK_SECONDS", -1.0)
+        monkeypatch.setattr(turns, "BY_TAG_ALONE", 0)
+        make_triggers(make_job(), 3 * FIRST_DEPTH)
+        assert len(dispatch(memory=memory).queued) == 3 * FIRST_DEPTH
 
 
 class TestFairness:
