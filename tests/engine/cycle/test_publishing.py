@@ -109,8 +109,14 @@ class TestPublish:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(20)]
         assert [len(m.tokens) for m in packed(queued, {"a": QueueConfig(None, 100)}, before=before)] == sizes
 
+    @pytest.mark.parametrize(("number", "longest"), [(8, 1), (9, 2), (40, 5), (64, 8), (400, 100)])
+    def test_packs_what_a_worker_runs_at_once_into_a_few_messages(self, number: int, longest: int) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
+        found = packed(queued, {"a": QueueConfig(None, 100, at_once=True)})
+        assert max(len(m.tokens) for m in found) == longest
+
     @pytest.mark.parametrize(
-        ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 1), (False, "a", 1)]
+        ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 2), (False, "a", 1)]
     )
     def test_packs_what_a_worker_runs_at_once_as_soon_as_more_is_due_than_the_queue_takes(
         self, at_once: bool, full: str, largest: int
