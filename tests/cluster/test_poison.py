@@ -10,9 +10,8 @@ from stage.waiting import wait_until
 from tests.cluster.stage import Stage
 
 pytestmark = pytest.mark.cluster
-BATCH = 100
-#: So many due at once travel in full batches, one for each way to die.
-FIRINGS = 4 * BATCH
+#: So many due at once travel in batches, one for each way to die.
+FIRINGS = 400
 ENVIRONMENT = {
     "CARILLON_HANDLER_MODULES": "tests.cluster.poison",
     "CARILLON_WORKER_LEASE_SECONDS": "3",
@@ -91,8 +90,10 @@ class TestPoison:
                     (False, "succeeded: ", 0): FIRINGS - len(deaths),
                     (True, "dead: poison", 3): len(deaths),
                 }
-                # Once in a full batch, where no trigger can be charged, then alone until the third crash.
-                assert in_hand(stage, job_id) == {(BATCH - 1, 0, 0, 0)}
+                # Once in a batch, where no trigger can be charged, then alone until the third crash.
+                for others, *later in in_hand(stage, job_id):
+                    assert others > 0
+                    assert later == [0, 0, 0]
 
             # A trigger that may be started once only travels alone, so that no trigger is lost that had not been
             # started.

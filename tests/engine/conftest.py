@@ -104,6 +104,7 @@ def perform(job_types: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     monkeypatch.setattr(THIS, "runner", runner)
     # A test of this value sets it.
     monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 60.0)
+    monkeypatch.setattr(batch, "LEAVE_SUSPECT_AFTER_SECONDS", 60.0)
 
     def run(*triggers: Trigger) -> dict[str, int] | None:
         tokens = [factories.claim_token(trigger) for trigger in triggers]

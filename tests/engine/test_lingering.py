@@ -72,6 +72,14 @@ class TestMessage:
         assert perform(slow, quick) == {"succeeded": 1, "lingering": 1}
         assert (state_of(slow)[0], state_of(quick)[0]) == ("running", "succeeded")
 
+    def test_of_a_suspect_is_left_later(
+        self, perform: Perform, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(batch, "LEAVE_AFTER_SECONDS", 0.0)
+        assert perform(gate.slow()) == {"lingering": 1}
+        threading.Timer(0.3, gate.open).start()
+        assert perform(gate.slow(suspect=True)) == {"succeeded": 1}
+
     def test_leaves_its_process_free_for_the_next(self, perform: Perform, gate: Gate) -> None:
         perform(gate.slow())
         assert perform(gate.quick()) == {"succeeded": 1}

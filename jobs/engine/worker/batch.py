@@ -44,6 +44,8 @@ log = get_logger()
 #: After this time a message of asynchronous handlers is done with, and its process is free for the next one, while the
 #: slow handlers go on: a target that hangs must not hold up unrelated triggers. Targets far away are slow, too.
 LEAVE_AFTER_SECONDS = 0.05
+#: A suspect has its process to itself for longer. If it ends its process, others that linger there are charged as well.
+LEAVE_SUSPECT_AFTER_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -146,11 +148,12 @@ class Batch:
         # Triggers that may be started only once go first: one that waits in a process that dies would be lost
         # unstarted.
         calls.sort(key=lambda call: call[1].row.delivery != Delivery.AT_MOST_ONCE)
+        suspect = any(one.row.suspect for one in self._in_hand.values())
         self.hold.lingers = not self._runner.run(
             [(self.job_type, ctx, one.row.payload) for ctx, one in calls],
             lambda ctx, outcome: self._take_outcome(ctx, self._in_hand[ctx.trigger_id], outcome),
             on_idle=lambda: None,
-            leave_after=LEAVE_AFTER_SECONDS,
+            leave_after=LEAVE_SUSPECT_AFTER_SECONDS if suspect else LEAVE_AFTER_SECONDS,
             on_last=self._end,
             on_start=lambda ctx: self._allow(ctx, self._in_hand[ctx.trigger_id]),
             may_start=self._is_sure,

@@ -33,8 +33,8 @@ log = get_logger()
 _SQL = db.queries("dispatch")
 #: How often one dispatch looks past triggers that must wait: they may hide the due work of others.
 PICKS = 5
-#: A turn that has taken this long ends with the first pick in vain, as when many lanes have just run empty: what fell
-#: due meanwhile waits for the next turn.
+#: A turn that has taken this long ends with the first pick that finds nothing, as when many lanes have just run empty:
+#: what fell due meanwhile waits for the next turn.
 PICK_SECONDS = 0.05
 #: A queue that still holds this much of its window at a look has lost no more than a quarter of it since the last look.
 #: So the rest lasts for three times as long.
@@ -184,7 +184,7 @@ class _Turn:
             done.ended |= outcome.ended
             self.missed |= outcome.missed
             done.queued += outcome.queued
-            if not (outcome.queued or outcome.ended) and time.monotonic() > until:
+            if not outcome.found and time.monotonic() > until:
                 done.cut_short = True
                 break
         self._serve_urgent(window, done)

@@ -57,11 +57,11 @@ class Queued(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """``queued``: in order; ``lanes``: the ``nth`` of each queued one; ``ended``: by id, with the reason.
-
-    ``missed``: jobs with more firings to end (``missed_of``).
+    """``found``: how many candidates there were. ``queued``: in order; ``lanes``: the ``nth`` of each queued one;
+    ``ended``: by id, with the reason. ``missed``: jobs with more firings to end (``missed_of``).
     """
 
+    found: int = 0
     queued: list[Queued] = field(default_factory=list)
     lanes: list[int] = field(default_factory=list)
     ended: dict[UUID, str] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def carry_out(candidates: Sequence[Any], *, gates: TargetGates, left: set[UUID])
     parking.hold([one.row for one in decided[Decision.HOLD]])
     if moved := decided[Decision.MOVE]:
         _SQL["move"](ids=[one.row.id for one in moved])
-    outcome = Outcome(ended=_end(decided, left))
+    outcome = Outcome(found=len(candidates), ended=_end(decided, left))
     outcome.missed = missed_of(decided)
     outcome.ended |= parking.make_way(decided[Decision.WAIT], decided[Decision.REPLACE])
     _queue(_admitted(_behind_no_set(decided[Decision.DISPATCH], left), gates), outcome)

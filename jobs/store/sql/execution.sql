@@ -52,7 +52,7 @@ WITH fit AS MATERIALIZED (
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = fit.id AND t.fence = fit.fence AND t.job_version = fit.version
       AND CASE t.state WHEN 'queued' THEN true END
     RETURNING t.id, t.fence, fit.attempt_id, t.job_id, t.job_type, t.tenant_id, t.scheduled_for, t.due_at, t.attempt_count,
-        t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
+        t.budget_start, t.crash_count, t.suspect, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
         t.workflow_run_id, extract(epoch FROM t.created_at)::float AS created,
         extract(epoch FROM t.queued_at)::float AS queued,
         carillon_clock() - t.started_at AS elapsed, carillon_clock() AS attempt_started_at, fit.tenant,
@@ -85,14 +85,14 @@ WITH ours AS MATERIALIZED (
     WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = ours.id AND t.fence = ours.fence
       AND CASE t.state WHEN 'running' THEN true END
     RETURNING t.id, t.fence, ours.attempt_id, t.job_id, t.tenant_id, t.scheduled_for, t.due_at, t.attempt_count,
-        t.budget_start, t.crash_count, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
+        t.budget_start, t.crash_count, t.suspect, t.idempotency_key, t.checkpoint, t.trace, t.origin, t.replay_count,
         t.workflow_run_id, extract(epoch FROM t.created_at)::float AS created,
         extract(epoch FROM t.queued_at)::float AS queued,
         carillon_clock() - t.started_at AS elapsed, ours.attempt_started_at, t.payload, t.job_type
 )
 SELECT kept.id, fence, attempt_id, job_id, kept.job_type, tenant_id, scheduled_for, due_at, attempt_count, budget_start,
-       crash_count, idempotency_key, checkpoint, trace, origin, replay_count, workflow_run_id, created, queued, elapsed,
-       attempt_started_at, tenant.slug AS tenant, tenant.webhook_secret,
+       crash_count, suspect, idempotency_key, checkpoint, trace, origin, replay_count, workflow_run_id, created, queued,
+       elapsed, attempt_started_at, tenant.slug AS tenant, tenant.webhook_secret,
        job.name AS job_name, coalesce(kept.payload, job.payload) AS payload, job.timeout, job.retry_policy, job.delivery,
        kept.job_type = ANY(tenant.disabled_types) AS switched_off,
        tenant.all_events OR tenant.watched OR job.watched AS watched,

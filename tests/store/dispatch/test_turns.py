@@ -93,6 +93,16 @@ class TestLongTurn:
         assert dispatch(memory=memory).cut_short is cut_short
         assert not dispatch(memory=memory).cut_short
 
+    def test_looks_past_what_must_wait(
+        self, memory: dispatch_store.Memory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(choice, "PICK_SECONDS", -1.0)
+        waiting = make_job(overlap_policy="queue", max_concurrent=1)
+        make_trigger(waiting, "running")
+        make_triggers(waiting, 50, scheduled_for=factories.now() - HOUR)
+        behind = make_trigger(make_job(waiting.tenant))
+        assert [item.id for item in dispatch(memory=memory, limit=30).queued] == [behind.id]
+
     def test_goes_on_while_looks_find_something(
         self, memory: dispatch_store.Memory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
