@@ -78,7 +78,6 @@ class TestPoison:
             stage.manage("update_tenant", "acme", "--max-in-flight", str(10 * FIRINGS))
             serial = fire(stage, key, SERIAL, firings=FIRINGS, job_type="poison.serial")
             at_once = fire(stage, key, AT_ONCE, firings=FIRINGS, job_type="poison.at_once")
-            once = fire(stage, key, ONCE, firings=20, job_type="poison.serial", delivery="at_most_once")
 
             def ended(job_id: str) -> bool:
                 return all(end.split(":")[0] in ("succeeded", "dead") for _, end, *_ in ledger(stage, job_id))
@@ -86,8 +85,11 @@ class TestPoison:
             for job_id, deaths in ((serial, SERIAL), (at_once, AT_ONCE)):
                 wait_until(lambda job_id=job_id: ended(job_id), timeout=90, what="all firings to end")
                 fates = Counter((kills, end, crashes) for kills, end, crashes, _ in ledger(stage, job_id))
+                # An asynchronous handler whose message held it alone may linger in the process that dies, and is
+                # charged once; as a suspect, it has a process to itself.
+                charged = fates.pop((False, "succeeded: ", 1), 0) if job_id == at_once else 0
                 assert fates == {
-                    (False, "succeeded: ", 0): FIRINGS - len(deaths),
+                    (False, "succeeded: ", 0): FIRINGS - len(deaths) - charged,
                     (True, "dead: poison", 3): len(deaths),
                 }
                 # Once in a batch, where no trigger can be charged, then alone until the third crash.
@@ -96,7 +98,8 @@ class TestPoison:
                     assert later == [0, 0, 0]
 
             # A trigger that may be started once only travels alone, so that no trigger is lost that had not been
-            # started.
+            # started. Fired last: handlers of the others that linger in its process would end it, too.
+            once = fire(stage, key, ONCE, firings=20, job_type="poison.serial", delivery="at_most_once")
             wait_until(lambda: ended(once), timeout=30, what="all firings to end")
             assert Counter(ledger(stage, once)) == {
                 (False, "succeeded: ", 0, 1): 19,
