@@ -27,5 +27,5 @@ def serial(ctx: Context, payload: dict) -> None:
 
 @job_type("poison.at_once", batch_size=100)
 async def at_once(ctx: Context, payload: dict) -> None:
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.01)  # less than after which a process leaves its message
     _die(payload)
