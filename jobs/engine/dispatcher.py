@@ -35,8 +35,6 @@ log = get_logger()
 #: They are also as large as allowed while the broker is slow: then the broker, and not the handlers, bounds how many
 #: messages a worker takes.
 SINGLE_MESSAGES, MESSAGES_AT_ONCE = 32, 8
-
-
 #: Of so many triggers in a row the more urgent ones get their messages first: the others wait for a few messages more,
 #: whoever's triggers these are.
 IN_A_ROW = 32
