@@ -178,7 +178,7 @@ class EngineSettings(BaseSettings):
     finish_flush_ms: int = Field(100, ge=1, le=5000)
 
     pool_niceness: int = Field(
-        5, ge=0, le=19, description="How far the processes of prefork pools stand back on busy processors."
+        0, ge=0, le=19, description="How far the processes of prefork pools stand back on busy processors."
     )
     reserved_slots: int = Field(
         0, ge=0, le=1000, description="Slots of each worker for critical and high triggers only (with Redis)."

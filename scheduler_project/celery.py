@@ -158,8 +158,8 @@ def _write_activity() -> None:
 def _connect_ahead(**_: Any) -> None:
     """Connect before the first message, not while it waits. If the server is away, the claim retries later.
 
-    The recorder of spans is imported here, too. Handlers stand back where processors are busy: if they held up the
-    beat, nobody's firings would be on time.
+    The recorder of spans is imported here, too. On a machine that workers share with beats and servers, handlers may
+    stand back: if they hold up the beat, no firing is on time.
     """
     from jobs.conf import engine_settings
     from jobs.engine import worker

@@ -31,6 +31,7 @@ from chaos.stage.proxy import Proxies, Weather
 from scheduler_project.embedded import paths
 from scheduler_project.embedded.redis import EmbeddedRedis
 from scheduler_project.embedded.stack import EmbeddedStack
+from scheduler_project.processes.up import stand_back
 from stage.processes import BEAT, CELERY, free_port, run_python, tail
 from stage.rabbitmq import RabbitMQ, lacks
 from stage.waiting import NotInTime, wait_until
@@ -189,6 +190,7 @@ class Cluster:
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": self.network.cidr if self.network else "127.0.0.0/8",
             "CARILLON_CRASH_POINTS": str(self.crash_points),
             "CARILLON_HANDLER_MODULES": "chaos.load.handlers",
+            **stand_back(),
             **self._settings,
         }
 

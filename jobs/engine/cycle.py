@@ -6,8 +6,10 @@ does not affect the others. When the database goes away, the turn ends, leadersh
 starts from the beginning.
 """
 
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -41,9 +43,10 @@ BLOCKED_SECONDS = 0.05
 #: Used instead while all such triggers wait for queues that hold enough for their workers until then: a look costs as
 #: much for few triggers as for many.
 AMPLE_SECONDS = 0.15
-#: After a small turn the next takes no more triggers than this, and each full one lets the next be larger. What falls
-#: due during a turn waits for the next, so a burst of one tenant must not make a turn long at once.
-FIRST_TURN, TURN_GROWTH = 100, 4
+#: The first turn of a burst takes no more triggers than this, and each full one lets the next be larger. What falls due
+#: during a turn waits for the next, so a burst of one tenant must not make a turn long at once. A burst is over when no
+#: turn has been full for ``BURST_SECONDS``.
+FIRST_TURN, TURN_GROWTH, BURST_SECONDS = 100, 4, 1.0
 REAP_EVERY_SECONDS = 1.0
 #: A leader that could not dispatch for this long lets another beat try.
 GIVE_UP_SECONDS = 10.0
@@ -116,6 +119,8 @@ class Cycle:
         self._patience = Patience(lease=settings.worker_lease)
         self._busy = False
         self._result = dispatch_store.Dispatched()
+        #: How many triggers the next turn may take, and when a turn last took all it might.
+        self._places, self._full_at = FIRST_TURN, -math.inf
         self._drift = Drift(
             name=f"beat@{socket.gethostname()}:{os.getpid()}",
             rate_limit_bypassed=lambda: buckets.counted_alone,
@@ -262,8 +267,9 @@ class Cycle:
         served = (
             configs if self._ready() else {name: config for name, config in configs.items() if config.pull}
         )
-        growing = max(FIRST_TURN, TURN_GROWTH * self._result.count)
-        limit = min(self._settings.dispatch_batch, growing)
+        if time.monotonic() - self._full_at > BURST_SECONDS:
+            self._places = FIRST_TURN
+        limit = min(self._settings.dispatch_batch, self._places)
         self._result = dispatch(
             memory=self._memory,
             leadership=leadership,
@@ -274,7 +280,10 @@ class Cycle:
             publish=self._publish,
             slow=self._slow(),
         )
-        return self._result.count >= limit or self._result.cut_short
+        full = self._result.count >= limit
+        if full:
+            self._full_at, self._places = time.monotonic(), TURN_GROWTH * limit
+        return full or self._result.cut_short
 
     def _end_missed(self, _: Leadership) -> bool:
         """End missed firings as sets, for the jobs that dispatch noted."""

@@ -34,6 +34,9 @@ PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
 # The web workers of an ``up`` that was killed notice that, and release the port, within a second or two.
 PORT_PATIENCE = timedelta(seconds=4)
+#: The niceness of handlers on a machine that they share with beats, web processes and servers.
+POOL_NICENESS = "CARILLON_POOL_NICENESS"
+SHARED_POOL_NICENESS = "5"
 
 
 class UpError(RuntimeError):
@@ -121,6 +124,7 @@ def process_specs(
         yield spec(
             name=f"worker{i}",
             argv=[*CELERY, "worker", "-E", *quiet, "-n", f"worker{i}@%h", *concurrency],
+            env={**env, **stand_back()},
             stop_timeout=timedelta(seconds=30),
             force_signal=signal.SIGQUIT,  # Celery's cold shutdown
             order=2,
@@ -135,6 +139,11 @@ def process_specs(
             env={**env, "FLOWER_BASIC_AUTH": login},
             order=3,
         )
+
+
+def stand_back() -> dict[str, str]:
+    """Environment of workers that share their machine with all the rest: on busy processors handlers go last."""
+    return {POOL_NICENESS: os.environ.get(POOL_NICENESS) or SHARED_POOL_NICENESS}
 
 
 def _command(*arguments: str) -> str:

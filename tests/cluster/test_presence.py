@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from jobs.conf import engine_settings
+from scheduler_project.processes.up import SHARED_POOL_NICENESS
 from stage.waiting import wait_until
 from tests.cluster.stage import Stage
 
@@ -31,7 +31,7 @@ class TestWorker:
         worker = psutil.Process(stage.pids("worker")["worker1"])
         further = [child.nice() - worker.nice() for child in worker.children(recursive=True)]
         # The others guard the pool.
-        assert further.count(engine_settings().pool_niceness) == 2
+        assert further.count(int(SHARED_POOL_NICENESS)) == 2
         assert further.count(0) == len(further) - 2
 
     def test_is_on_the_list_for_as_long_as_it_takes_messages(self, stage: Stage) -> None:
