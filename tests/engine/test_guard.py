@@ -2,9 +2,11 @@
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -172,6 +174,15 @@ class TestGuard:
 
 
 class TestHands:
+    @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system keeps all files on disks")
+    def test_need_no_disk(self, monkeypatch: Any, tmp_path: Path) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        hands = Hands()
+        hands.begin(expendable=True)
+        hands.note(token := ClaimToken(factories.new_id(), 1))
+        [slot] = hands.slots()
+        assert [noted.token for noted in slot.noted] == [token]
+
     def test_hold_as_many_as_there_is_room_for(self, monkeypatch: Any) -> None:
         hands = Hands()
         hands.begin(expendable=False)

@@ -12,7 +12,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from uuid import UUID
 
 import psutil
@@ -30,6 +30,15 @@ _BEAT_AT, _DEADLINE = struct.Struct("=d"), struct.Struct("=d")
 _BEAT_OFFSET, _DEADLINE_OFFSET, _ENTRIES_OFFSET = 16, 24, 64
 _SLOT_BYTES = _ENTRIES_OFFSET + MAX_ENTRIES * _ENTRY.size
 _FREE = bytes(_ENTRY.size)
+
+
+def _memory_file() -> BinaryIO:
+    """An empty file on no disk, where the system has such files: a write to a page that a slow disk is saving would
+    wait for it, and one to a full disk would end the process.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("carillon-hands"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
 class Noted(NamedTuple):
@@ -54,7 +63,7 @@ class Hands:
     """The memory. It is made before the worker's processes are forked; each of them calls ``begin`` for itself."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process lives
+        self._file = _memory_file()
         self._file.truncate(MAX_PROCESSES * _SLOT_BYTES)  # pages without writes take no room
         self._memory = mmap.mmap(self._file.fileno(), MAX_PROCESSES * _SLOT_BYTES)
         self._slot = -1
