@@ -30,11 +30,11 @@ log = get_logger()
 #: Beyond that, messages grow with the square of the number queued, up to the batch size, because each message costs its
 #: worker three commits. The length of the queue counts, not the size of one dispatch: many small dispatches would fill
 #: the queue with messages faster than workers take them. Where the handler is asynchronous, a worker runs the triggers
-#: of one message at once, and hardly any waits for another: ``TOGETHER`` share a message however few are due, and all
-#: that is queued goes into about ``MESSAGES_AT_ONCE``. If the queue of such a type is full, more is due than its workers
-#: keep up with, so its messages are as large as allowed. They are also as large as allowed while the broker is slow:
-#: then the broker, and not the handlers, bounds how many messages a worker takes.
-SINGLE_MESSAGES, TOGETHER, MESSAGES_AT_ONCE = 32, 4, 8
+#: of one message at once, and none waits for another: all that is queued goes into about ``MESSAGES_AT_ONCE``. If the
+#: queue of such a type is full, more is due than its workers keep up with, so its messages are as large as allowed.
+#: They are also as large as allowed while the broker is slow: then the broker, and not the handlers, bounds how many
+#: messages a worker takes.
+SINGLE_MESSAGES, MESSAGES_AT_ONCE = 32, 8
 #: Of so many triggers in a row the more urgent ones get their messages first: the others wait for a few messages more,
 #: whoever's triggers these are.
 IN_A_ROW = 32
@@ -168,7 +168,7 @@ def messages(
         size = config.batch_size
         if not (config.at_once and job_type in full):
             depth = depths[job_type]
-            shared = max(TOGETHER, depth / MESSAGES_AT_ONCE) if config.at_once else 0.0
+            shared = depth / MESSAGES_AT_ONCE if config.at_once else 0.0
             size = min(size, math.ceil(max(shared, (depth / SINGLE_MESSAGES) ** 2)))
         packs = _packs(items, size, at_once=config.at_once)
         found += [Message(job_type, tuple(pack), urgent=not ordinary) for pack in packs]
