@@ -35,7 +35,6 @@ CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
 # The web workers of an ``up`` that was killed notice that, and release the port, within a second or two.
 PORT_PATIENCE = timedelta(seconds=4)
 #: The niceness of handlers on a machine that they share with beats, web processes and servers.
-POOL_NICENESS = "CARILLON_POOL_NICENESS"
 SHARED_POOL_NICENESS = "5"
 
 
@@ -143,7 +142,8 @@ def process_specs(
 
 def stand_back() -> dict[str, str]:
     """Environment of workers that share their machine with all the rest: on busy processors handlers go last."""
-    return {POOL_NICENESS: os.environ.get(POOL_NICENESS) or SHARED_POOL_NICENESS}
+    name = "CARILLON_POOL_NICENESS"
+    return {name: os.environ.get(name) or SHARED_POOL_NICENESS}
 
 
 def _command(*arguments: str) -> str:

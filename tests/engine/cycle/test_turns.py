@@ -7,6 +7,7 @@ import pytest
 
 from jobs.engine import cycle as module
 from jobs.models import Lease, Trigger
+from jobs.store.dispatch import Dispatched, Queued
 from jobs.store.execution import ClaimToken
 from tests import factories
 from tests.engine.conftest import Beat, Broker
@@ -134,3 +135,25 @@ class TestTurn:
         assert ids == list(queued.values_list("id", flat=True))
         assert len(ids) > 5
         assert not Lease.objects.exists()
+
+
+@pytest.mark.django_db
+class TestBurst:
+    def test_lets_turns_grow_until_a_while_after_the_last_full_one(
+        self, make_beat: Callable[..., Beat], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = module.FIRST_TURN, module.FIRST_TURN * module.TURN_GROWTH
+        due, limits = [first, second, 1, 0, 0], []
+
+        def dispatch(*, limit: int, **_: object) -> Dispatched:
+            limits.append(limit)
+            return Dispatched(queued=[Queued(factories.new_id(), 1, "noop")] * due[len(limits) - 1])
+
+        monkeypatch.setattr(module, "dispatch", dispatch)
+        beat = make_beat(leader_election=False, dispatch_batch=10 * second)
+        for _ in due[1:]:
+            beat.turn()
+        monkeypatch.setattr(module, "BURST_SECONDS", 0.0)
+        beat.turn()
+        largest = second * module.TURN_GROWTH
+        assert limits == [first, second, largest, largest, first]
