@@ -89,7 +89,7 @@ class TestACanary:
     def test_is_found_nowhere_whatever_is_done(self, make_world: Callable[..., World]) -> None:
         world = make_world()
         for deed in DEEDS:
-            deed(world)
+            world.do(deed)
         places = world.places()
         assert told(unexpected(hits(places, world.canaries))) == ""
         # The search covered the places where it might have been: none of these is empty, and rows and lines of ours are
@@ -117,7 +117,7 @@ class TestACanary:
                 "SET log_error_verbosity = default; SET log_min_error_statement = error"
             )
         for deed in DEEDS:
-            deed(world)
+            world.do(deed)
         world.logs.show_locals()
         fail_to_log_in(world)
         places = world.places()
