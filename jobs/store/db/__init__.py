@@ -95,6 +95,13 @@ class Query:
         note_answer()
         return rows
 
+    def planned(self, **parameters: Any) -> list[Any]:
+        """As a call, planned for these parameters: for the few with which a kept plan would be a bad one."""
+        with _told_apart():
+            rows = self._planned({name: as_literal(value) for name, value in parameters.items()})
+        note_answer()
+        return rows
+
     def prepared(self, **parameters: Any) -> list[Any]:
         """As a call, but planned once per connection. For processes with connections of their own, and statements whose
         plan never changes: they read their parameters, and a few rows by a unique key. The database is told no actor

@@ -38,6 +38,7 @@ RETURNING t.job_id, t.scheduled_for, t.tenant_id, t.job_type;
 -- Returns none once the term is over.
 -- locks: catch-up rows, SKIP LOCKED
 -- index: catchup_undecided, primary key of jobs_job, jobversion_of_job
+-- plan: kept
 -- returns: the catch-up; the columns of its job that records of firings need, and the job's schedule; past_schedule:
 -- the schedule it began under, if the job has another version now
 SELECT c.id, c.job_id, c.tenant_id, c.job_version, c.policy, c.reason, c.from_at, c.until_at, c.cursor, c.tail,
@@ -61,6 +62,7 @@ FOR UPDATE OF c SKIP LOCKED;
 -- Tenants with past firings that must run, and for each the number of such triggers that dispatch has not taken yet.
 -- Jumps from tenant to tenant, however much each has to catch up with.
 -- index: catchup_to_run, trigger_catchup_waiting
+-- plan: kept
 -- returns: tenant_id, waiting
 WITH RECURSIVE tenant AS (
     (SELECT tenant_id FROM jobs_catchup

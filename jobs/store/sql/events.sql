@@ -6,6 +6,7 @@
 -- Note the new states of triggers, in the caller's transaction, with the last attempt's error if there was one. For a
 -- task of a workflow, also note which task it is.
 -- index: primary key, jobs_attempt_trigger, jobs_workflowtask_job_id_*
+-- plan: kept
 INSERT INTO jobs_event (tenant_id, at, kind, job_id, trigger_id, data)
 SELECT t.tenant_id, carillon_clock(), 'trigger.' || CASE t.state WHEN 'pending' THEN 'replayed' ELSE t.state END,
        t.job_id, t.id, jsonb_strip_nulls(jsonb_build_object(

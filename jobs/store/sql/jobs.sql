@@ -4,15 +4,16 @@
 -- Returns none once the term is over. Jobs of suspended tenants wait: their missed firings are decided when they go on.
 -- locks: job rows, SKIP LOCKED
 -- index: job_next_fire, or the primary key
+-- plan: kept
 -- returns: the columns that a schedule and its misfire policy need, since when a firing without jitter is on time, and
 -- the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
        starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy, catchup_window,
-       max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s AS window_end
+       max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s::interval AS window_end
 FROM jobs_job
-WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s
+WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s::interval
   AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
-  AND (%(zoned)s OR schedule_type <> 'cron' OR timezone = 'UTC')
+  AND (%(zoned)s::boolean OR schedule_type <> 'cron' OR timezone = 'UTC')
   AND (%(ids)s::uuid[] IS NULL OR id = ANY(%(ids)s::uuid[]))
   AND (%(term)s::bigint IS NULL OR EXISTS (
        SELECT 1 FROM jobs_lease WHERE name = 'leader' AND term = %(term)s AND expires_at > carillon_clock()))

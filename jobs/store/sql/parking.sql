@@ -11,6 +11,7 @@ WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 -- Take triggers that wait for another one, of their job or of its concurrency key, out of sight until release.
 -- locks: trigger rows, held by candidates
 -- index: primary key
+-- plan: kept
 UPDATE jobs_trigger SET held = true, parked = true, parked_for = ''
 WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 
@@ -18,6 +19,7 @@ WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('pending', 'retrying');
 -- Take triggers that wait for their target's rate limit out of sight, each for its own time.
 -- locks: trigger rows, held by candidates
 -- index: primary key
+-- plan: kept
 UPDATE jobs_trigger t SET held = true, parked = true, parked_until = carillon_clock() + p.wait, parked_for = ''
 FROM unnest(%(ids)s::uuid[], %(waits)s::interval[]) AS p(id, wait)
 WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 'retrying');
@@ -26,6 +28,7 @@ WHERE t.id = ANY(%(ids)s::uuid[]) AND t.id = p.id AND t.state IN ('pending', 're
 -- Show dispatch again the triggers that have waited their time for a target.
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_parked_until
+-- plan: kept
 -- returns: id
 UPDATE jobs_trigger SET held = false, parked = false, parked_until = NULL, parked_for = ''
 WHERE id = ANY(ARRAY(
@@ -40,6 +43,7 @@ RETURNING id;
 -- key, and the counts that keep these parked: facts for room_to_show of jobs.core.policies. Walks by id, so that many
 -- busy jobs cannot hide the others.
 -- index: trigger_parked, trigger_unfinished_by_job, workflowrun_running, primary key of jobs_job
+-- plan: kept
 -- returns: job_id, active, overlap_policy, max_concurrent, in_flight, retrying (0 or 1), in_sight (at most
 -- max_concurrent); counts of triggers that are not parked; for a workflow's schedule, its running runs are in flight;
 -- by job_id

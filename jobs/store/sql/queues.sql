@@ -18,6 +18,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 -- Insert queues before dispatch uses them. Known queues are left out first, because the insert would wait for a
 -- conflict with a row that a dispatcher is just updating.
 -- index: primary key
+-- plan: kept
 INSERT INTO jobs_queue (job_type, "window", rate, dispatched, drained, measured_at)
 SELECT t, %(window)s, 0, 0, 0, carillon_clock() FROM unnest(%(job_types)s::text[]) AS t
 WHERE NOT EXISTS (SELECT 1 FROM jobs_queue WHERE job_type = t)
@@ -30,6 +31,7 @@ ON CONFLICT DO NOTHING;
 -- longer. After a pause the rate is unknown: only the mark is set again.
 -- locks: queue rows, held by lock
 -- index: primary key
+-- plan: kept
 -- returns: job_type, window
 WITH sample AS MATERIALIZED (
     SELECT q.job_type, load.queued, carillon_clock() - q.measured_at <= %(stale)s::interval AS fresh,

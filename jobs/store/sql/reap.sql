@@ -3,6 +3,7 @@
 -- skipped, so that many of them cannot hide the others.
 -- locks: trigger rows, SKIP LOCKED, for this statement only
 -- index: trigger_in_flight, jobs_attempt_trigger
+-- plan: kept
 -- returns: the columns of the retry decision and of the log's line; claimed_with: how many others were claimed with it;
 -- stopping: whether its worker had been told to stop; ran: since its attempt began
 SELECT t.id, t.fence, t.attempt_count, t.budget_start, t.crash_count, t.cancel_requested, t.job_id, t.job_type,
@@ -161,13 +162,14 @@ SELECT id, tenant_id, job_type, state, reason, attempt_state FROM given_up;
 -- transition: queued -> pending
 -- locks: trigger rows, SKIP LOCKED
 -- index: trigger_in_flight
+-- plan: kept
 -- returns: id, tenant_id, job_type
 UPDATE jobs_trigger SET state = 'pending', queued_at = NULL
 WHERE id = ANY(ARRAY(
         SELECT id FROM jobs_trigger
-        WHERE phase = 'in_flight' AND state = 'queued' AND queued_at < carillon_now() - %(deadline)s
+        WHERE phase = 'in_flight' AND state = 'queued' AND queued_at < carillon_now() - %(deadline)s::interval
           AND queued_at < carillon_now()
-              - %(deadline)s * power(2, least(greatest(fence - attempt_count - 2, 0), 6))
+              - %(deadline)s::interval * power(2, least(greatest(fence - attempt_count - 2, 0), 6))
         ORDER BY queued_at
         LIMIT %(limit)s
         FOR NO KEY UPDATE SKIP LOCKED))
