@@ -22,6 +22,7 @@ from stage.pgbouncer import PgBouncer
 from stage.processes import run_python, start_python
 from stage.rabbitmq import RabbitMQ
 from stage.waiting import wait_until
+from tests import abreast
 from tests.stack import EMPTY_COPY, OWN, STAGE_REDIS_URL
 
 
@@ -59,6 +60,8 @@ class Stage:
             "CARILLON_DATA_DIR": str(self.data_dir),
             "CARILLON_WEBHOOK_ALLOW_NETWORKS": "127.0.0.0/8",
             "WEB_CONCURRENCY": "1",
+            # Beside the tests that compute, not behind them.
+            "CARILLON_POOL_NICENESS": str(abreast.NICENESS),
             **environment,
         }
         rabbitmq_url = rabbitmq_url or _rabbitmq_of_all()

@@ -17,7 +17,7 @@ Listed = list[tuple[str, list[str], int]]
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with Stage(beats=1, workers=1) as stage:
+    with Stage(beats=1, workers=1, CARILLON_POOL_NICENESS="") as stage:
         yield stage
 
 
