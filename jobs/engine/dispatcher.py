@@ -30,11 +30,13 @@ log = get_logger()
 #: Beyond that, messages grow with the square of the number queued, up to the batch size, because each message costs its
 #: worker three commits. The length of the queue counts, not the size of one dispatch: many small dispatches would fill
 #: the queue with messages faster than workers take them. Where the handler is asynchronous, a worker runs the triggers
-#: of one message at once, and none waits for another: all that is queued goes into about ``MESSAGES_AT_ONCE``. If the
+#: of one message at once, and none waits for another: all that is queued goes into about ``MESSAGES_AT_ONCE``, or into
+#: ``MESSAGES_WHEN_BUSY`` while a turn of dispatch takes ``BUSY_SECONDS``, as it does where processors are full. If the
 #: queue of such a type is full, more is due than its workers keep up with, so its messages are as large as allowed.
 #: They are also as large as allowed while the broker is slow: then the broker, and not the handlers, bounds how many
 #: messages a worker takes.
-SINGLE_MESSAGES, MESSAGES_AT_ONCE = 32, 8
+SINGLE_MESSAGES, MESSAGES_AT_ONCE, MESSAGES_WHEN_BUSY = 32, 8, 2
+BUSY_SECONDS = 0.03
 #: Of so many triggers in a row the more urgent ones get their messages first: the others wait for a few messages more,
 #: whoever's triggers these are.
 IN_A_ROW = 32
@@ -111,7 +113,7 @@ def dispatch(
         verb = "cancel" if reason in CANCEL_REASONS else "skip"
         tell_unstarted(verb, trigger_id, reason=reason)
     if result.queued:
-        _publish(result, configs, publish, slow=slow)
+        _publish(result, configs, publish, slow=slow, busy=memory.turn_seconds > BUSY_SECONDS)
     return result
 
 
@@ -121,6 +123,7 @@ def _publish(
     publish: Callable[[Sequence[Message]], None],
     *,
     slow: bool,
+    busy: bool,
 ) -> None:
     queued = [item for item in result.queued if configs[item.job_type].publishes(item.tenant_id)]
     crash_point("dispatch.after_commit", result.depths)
@@ -128,7 +131,8 @@ def _publish(
         wake_pull_workers()
     try:
         if queued:
-            publish(messages(queued, configs, depths=result.depths, full=configs if slow else result.full))
+            full = configs if slow else result.full
+            publish(messages(queued, configs, depths=result.depths, full=full, busy=busy))
         crash_point("dispatch.after_publish", result.depths)
     except PublishError as error:
         handed_back = execution.hand_back([ClaimToken(item.id, item.fence) for item in queued])
@@ -144,15 +148,17 @@ def messages(
     *,
     depths: Mapping[str, int],
     full: Container[str],
+    busy: bool = False,
 ) -> list[Message]:
     """Group queued triggers into messages: one trigger each when little is due, up to the type's batch size.
 
     ``depths``: how many triggers of each job type are queued, these included. ``full``: the job types whose queues have
-    no room left. A suspect trigger travels alone, since it may end its process. A trigger that may be started only once
-    also travels alone, unless all triggers of a message start together anyway: if it waited for its turn in a process
-    that died, it would be lost without having been started.
+    no room left. ``busy``: this turn took long. A suspect trigger travels alone, since it may end its process. A
+    trigger that may be started only once also travels alone, unless all triggers of a message start together anyway: if
+    it waited for its turn in a process that died, it would be lost without having been started.
     """
     kept = engine_settings().reserved_slots > 0
+    at_once = MESSAGES_WHEN_BUSY if busy else MESSAGES_AT_ONCE
 
     def kind_of(item: Queued) -> tuple[str, bool]:
         """Its job type, and whether it is ordinary where workers keep slots for urgent work. Ordinary sorts last."""
@@ -168,7 +174,7 @@ def messages(
         size = config.batch_size
         if not (config.at_once and job_type in full):
             depth = depths[job_type]
-            shared = depth / MESSAGES_AT_ONCE if config.at_once else 0.0
+            shared = depth / at_once if config.at_once else 0.0
             size = min(size, math.ceil(max(shared, (depth / SINGLE_MESSAGES) ** 2)))
         packs = _packs(items, size, at_once=config.at_once)
         found += [Message(job_type, tuple(pack), urgent=not ordinary) for pack in packs]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.engine import dispatcher
 from jobs.engine.dispatcher import IN_A_ROW, SINGLE_MESSAGES, Message, QueueConfig, messages
 from jobs.models import Trigger
 from jobs.store.dispatch import Queued
@@ -18,11 +19,16 @@ from tests.factories import SECOND, claim, make_job, make_trigger, make_triggers
 
 
 def packed(
-    queued: Sequence[Queued], configs: Mapping[str, QueueConfig], *, before: int = 0, full: str = ""
+    queued: Sequence[Queued],
+    configs: Mapping[str, QueueConfig],
+    *,
+    before: int = 0,
+    full: str = "",
+    busy: bool = False,
 ) -> list[Message]:
     """The messages of a dispatch while ``before`` of each type are queued already."""
     depths = {name: before + count for name, count in Counter(item.job_type for item in queued).items()}
-    return messages(queued, configs, depths=depths, full=full)
+    return messages(queued, configs, depths=depths, full=full, busy=busy)
 
 
 @pytest.mark.django_db
@@ -114,6 +120,22 @@ class TestPublish:
         queued = [Queued(factories.new_id(), 1, "a") for _ in range(number)]
         found = packed(queued, {"a": QueueConfig(None, 100, at_once=True)})
         assert max(len(m.tokens) for m in found) == longest
+
+    @pytest.mark.parametrize(("at_once", "longest"), [(True, 4), (False, 1)])
+    def test_packs_that_into_fewer_where_processors_are_full(self, at_once: bool, longest: int) -> None:
+        queued = [Queued(factories.new_id(), 1, "a") for _ in range(8)]
+        found = packed(queued, {"a": QueueConfig(None, 100, at_once)}, busy=True)
+        assert max(len(m.tokens) for m in found) == longest
+
+    @pytest.mark.django_db
+    @pytest.mark.parametrize(("seconds", "number"), [(0.0, 2), (3600.0, 8)])
+    def test_knows_full_processors_by_the_time_that_its_turn_takes(
+        self, beat: Beat, broker: Broker, monkeypatch: pytest.MonkeyPatch, seconds: float, number: int
+    ) -> None:
+        monkeypatch.setattr(dispatcher, "BUSY_SECONDS", seconds)
+        make_triggers(make_job(job_type="webhook"), 8)
+        beat.step()
+        assert len(broker.messages) == number
 
     @pytest.mark.parametrize(
         ("at_once", "full", "largest"), [(True, "a", 16), (True, "b", 2), (False, "a", 1)]
