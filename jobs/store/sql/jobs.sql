@@ -9,7 +9,8 @@
 -- the window's end
 SELECT id, tenant_id, job_type, priority, version, schedule_type, cron_expression, timezone, "interval", run_at,
        starts_at, ends_at, dst_policy, cron_dialect, jitter, created_at, next_fire_at, misfire_policy, catchup_window,
-       max_catchup, carillon_now() - misfire_grace AS on_time_since, carillon_now() + %(look_ahead)s::interval AS window_end
+       max_catchup, carillon_now() - misfire_grace AS on_time_since,
+       carillon_now() + %(look_ahead)s::interval AS window_end
 FROM jobs_job
 WHERE status = 'active' AND next_fire_at IS NOT NULL AND next_fire_at <= carillon_now() + %(look_ahead)s::interval
   AND tenant_id <> ALL(ARRAY(SELECT id FROM tenants_tenant WHERE status = 'suspended'))
