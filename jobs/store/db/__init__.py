@@ -89,9 +89,10 @@ class Query:
 
     def __call__(self, **parameters: Any) -> list[Any]:
         """Execute with named parameters; returns the rows as named tuples (empty when it returns none)."""
-        values = {name: as_literal(value) for name, value in parameters.items()}
+        if not (_keeping and "plan" in self.headers):
+            return self.planned(**parameters)
         with _told_apart():
-            rows = self._kept(values) if _keeping and "plan" in self.headers else self._planned(values)
+            rows = self._kept({name: as_literal(value) for name, value in parameters.items()})
         note_answer()
         return rows
 
