@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from jobs.handlers.shares.places import STARTS, Places
+from jobs.handlers.shares.places import SLOW_SECONDS, STARTS, STARTS_WHEN_SLOW, Places
 
 ROOM = 400
 
@@ -12,11 +12,16 @@ class Loop:
 
     def __init__(self) -> None:
         self._soon: list[Callable[[], None]] = []
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
 
     def soon(self, function: Callable[[], None]) -> None:
         self._soon.append(function)
 
-    def turn(self) -> None:
+    def turn(self, seconds: float = 0.001) -> None:
+        self.now += seconds
         due, self._soon = self._soon, []
         for function in due:
             function()
@@ -27,7 +32,7 @@ class Line:
 
     def __init__(self, total: int) -> None:
         self.loop = Loop()
-        self.places = Places(total, room=ROOM, soon=self.loop.soon)
+        self.places = Places(total, room=ROOM, soon=self.loop.soon, clock=self.loop.clock)
         self.begun: list[str] = []
 
     def enter(self, tenant: str, calls: int) -> None:
@@ -54,6 +59,20 @@ def test_calls_start_a_few_at_a_time() -> None:
         assert len(line.begun) == turn * STARTS
         line.loop.turn()
     assert len(line.begun) == 100
+
+
+def test_fewer_calls_start_in_a_turn_while_turns_are_slow() -> None:
+    line = Line(600)
+    line.enter("a", 100)
+    begun = []
+    for seconds in (2 * SLOW_SECONDS, 2 * SLOW_SECONDS, SLOW_SECONDS / 2):
+        line.loop.turn(seconds)
+        begun.append(len(line.begun))
+    assert begun == [
+        STARTS + STARTS_WHEN_SLOW,
+        STARTS + 2 * STARTS_WHEN_SLOW,
+        2 * (STARTS + STARTS_WHEN_SLOW),
+    ]
 
 
 def test_a_tenants_call_does_not_wait_until_anothers_have_all_started() -> None:

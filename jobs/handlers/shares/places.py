@@ -7,11 +7,12 @@ another's calls from starting. A call that gets no place waits in its tenant's l
 In each turn of the loop a few calls start, and tenants take turns. Until its request is out, a call needs some eight
 turns of the loop, and each of them lasts as long as the steps of all calls in it. If a hundred calls of one tenant
 started at once on full processors, another's would be seconds late. With one call in each turn, the turns themselves
-would take a seventh of a worker's processor time.
+would take a seventh of a worker's processor time, so fewer calls start only where turns are slow.
 
 All of it happens in the event loop's thread; ``usage`` may be called from any thread.
 """
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol
@@ -21,8 +22,10 @@ MAX_AT_WORK = 600
 #: Claimed calls of a process that wait, each with its payload in memory. No more triggers are claimed of a tenant that
 #: has more waiting calls than there is room left.
 MAX_WAITING = 400
-#: Calls that start in one turn of the loop.
-STARTS = 16
+#: Calls that start in one turn of the loop, and in one that follows a turn of ``SLOW_SECONDS``.
+STARTS, STARTS_WHEN_SLOW = 16, 2
+#: Sixteen starts, and as many of each later step, take half as long on a processor of their own.
+SLOW_SECONDS = 0.05
 
 
 class Call(Protocol):
@@ -46,22 +49,30 @@ class Places:
     """``total`` places of one event loop, and ``room`` for the calls that wait.
 
     ``soon`` calls a function in the loop's next turn. ``shared`` False: the tenant that comes first may take all.
+    ``clock``: seconds, as they pass.
     """
 
     def __init__(
-        self, total: int, *, room: int, soon: Callable[[Callable[[], None]], Any], shared: bool = True
+        self,
+        total: int,
+        *,
+        room: int,
+        soon: Callable[[Callable[[], None]], Any],
+        shared: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total = total
         self._room = room
         self._soon = soon
         self._shared = shared
+        self._clock = clock
         self._taken: Counter[str] = Counter()
         self._busy = 0
         #: By tenant; the tenant that was served last is the last one.
         self._lines: dict[str, deque[Call]] = {}
         self._waiting = 0
-        #: How many calls started in this turn of the loop.
-        self._started = 0
+        #: How many calls started in this turn of the loop, how many may, and when the first of them did.
+        self._started, self._starts, self._began = 0, STARTS, 0.0
 
     def enter(self, tenant: str, call: Call) -> None:
         """Start ``call`` at once if there is a place for it and its tenant has no line; else put it in line."""
@@ -80,7 +91,7 @@ class Places:
     def advance(self) -> None:
         """Start the calls that may start, one of each tenant in turn."""
         lines = list(self._lines)
-        while lines and self._started < STARTS:
+        while lines and self._started < self._starts:
             lines = [tenant for tenant in lines if self._advance(tenant)]
 
     def usage(self) -> PlaceUsage:
@@ -105,10 +116,11 @@ class Places:
         return bool(line)
 
     def _may_start(self, tenant: str, call: Call) -> bool:
-        return self._started < STARTS and self._has_room(tenant) and call.may_start()
+        return self._started < self._starts and self._has_room(tenant) and call.may_start()
 
     def _start(self, tenant: str, call: Call) -> None:
         if not self._started:
+            self._began = self._clock()
             self._soon(self._next_turn)
         self._started += 1
         self._taken[tenant] += 1
@@ -117,7 +129,8 @@ class Places:
             self._give_back(tenant)
 
     def _next_turn(self) -> None:
-        self._started = 0
+        slow = self._clock() - self._began > SLOW_SECONDS
+        self._started, self._starts = 0, STARTS_WHEN_SLOW if slow else STARTS
         if self._lines:
             self.advance()
 
