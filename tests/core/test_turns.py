@@ -91,6 +91,21 @@ class TestTurns:
         turns.give_back(second, 1)
         assert served(turns, 1) == [2]
 
+    def test_pay_nobody_for_triggers_that_may_not_start(self) -> None:
+        stuck, others = lane(1), [lane(tenant) for tenant in range(2, 7)]
+        turns = turns_of([stuck, *others])
+        for _ in range(30):
+            turns.recall(lambda _: 1000)
+            turns.hold({each.tenant_id: 5 for each in others}, seconds=1.0)
+            places = {each: 0 for each in (stuck, *others)}
+            for _ in range(5):
+                for ask in turns.allot(100, {"noop": 10_000}, lambda _: 1000):
+                    places[ask.lane] += ask.count
+                    if ask.lane is stuck:
+                        turns.give_back(stuck, 0, passed=ask.count)
+            # It has its share of what is looked at, and no more than that.
+            assert all(50 <= places[each] <= 120 for each in others)
+
     def test_pass_over_tenants_without_room_and_come_back_to_them(self) -> None:
         turns = turns_of([lane(1), lane(2)])
         asks = turns.allot(4, {"noop": 100}, lambda tenant: 0 if tenant == 1 else 100)

@@ -270,11 +270,18 @@ class Turns:
             waiting |= dict.fromkeys(seen)
         return [tenant_id for tenant_id in seen if not self._is_barred(tenant_id, job_type)]
 
-    def give_back(self, lane: Lane, count: int) -> None:
-        """Take back ``count`` places that were given out and not used."""
+    def give_back(self, lane: Lane, count: int, *, passed: int = 0) -> None:
+        """Take back ``count`` places that were given out and not used.
+
+        ``passed``: how many others were spent on triggers that may not start. They count as dispatches, and like a
+        tenant without room, this one gets nothing for the time it waited. Otherwise it would be served before all
+        others again and again, until no such trigger is left.
+        """
         share = self._shares.get(lane.tenant_id)
-        if share is None or not count:
+        if share is None or not (count or passed):
             return
+        if passed:
+            share.tag = max(share.tag, self._clock)
         share.charge(lane.priority, -count)
         self._advance(lane.tenant_id, share)
         if lane.tenant_id in self._aside:

@@ -22,7 +22,8 @@ MAX_AT_WORK = 600
 #: Claimed calls of a process that wait, each with its payload in memory. No more triggers are claimed of a tenant that
 #: has more waiting calls than there is room left.
 MAX_WAITING = 400
-#: Calls that start in one turn of the loop, and in one that follows a turn of ``SLOW_SECONDS``.
+#: Calls that start in one turn of the loop, and in one that follows a turn of ``SLOW_SECONDS``. Each quicker turn lets
+#: one more start in the next.
 STARTS, STARTS_WHEN_SLOW = 16, 2
 #: Sixteen starts, and as many of each later step, take half as long on a processor of their own.
 SLOW_SECONDS = 0.05
@@ -130,7 +131,7 @@ class Places:
 
     def _next_turn(self) -> None:
         slow = self._clock() - self._began > SLOW_SECONDS
-        self._started, self._starts = 0, STARTS_WHEN_SLOW if slow else STARTS
+        self._started, self._starts = 0, STARTS_WHEN_SLOW if slow else min(STARTS, self._starts + 1)
         if self._lines:
             self.advance()
 

@@ -293,7 +293,8 @@ class _Turn:
         nths = {lane: nth for nth, lane in enumerate(wanted, 1)}
         for lane, count in given.items():
             begun = started[nths[lane]] if lane in nths else 0
-            self._turns.give_back(lane, count - begun)
+            passed = len(found.get(lane, ())) - begun
+            self._turns.give_back(lane, count - begun - passed, passed=passed)
             left[lane.job_type] += count - begun
             self.started[lane.tenant_id] += begun
         self._raise_floors({lane: [row.due_at for row in found[lane]] for lane in wanted}, wanted)
