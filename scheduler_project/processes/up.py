@@ -35,7 +35,7 @@ CELERY = [sys.executable, "-m", "celery", "-A", "scheduler_project"]
 # The web workers of an ``up`` that was killed notice that, and release the port, within a second or two.
 PORT_PATIENCE = timedelta(seconds=4)
 #: The niceness of handlers on a machine that they share with beats, web processes and servers.
-SHARED_POOL_NICENESS = "10"
+SHARED_POOL_NICENESS = "7"
 
 
 class UpError(RuntimeError):

@@ -97,7 +97,7 @@ class TestTurns:
         for _ in range(30):
             turns.recall(lambda _: 1000)
             turns.hold({each.tenant_id: 5 for each in others}, seconds=1.0)
-            places = {each: 0 for each in (stuck, *others)}
+            places = dict.fromkeys((stuck, *others), 0)
             for _ in range(5):
                 for ask in turns.allot(100, {"noop": 10_000}, lambda _: 1000):
                     places[ask.lane] += ask.count
