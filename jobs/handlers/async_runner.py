@@ -10,7 +10,6 @@ run out and the triggers are reaped.
 import asyncio
 import math
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from jobs.handlers import egress, outcome
 from jobs.handlers.context import Context
 from jobs.handlers.execution import GRACE_SECONDS
 from jobs.handlers.outcome import Outcome
+from jobs.handlers.post import Ended, Post
 from jobs.handlers.registry import JobType
 from jobs.handlers.shares import look_ups
 from jobs.handlers.shares.places import MAX_AT_WORK, MAX_WAITING, Places, PlaceUsage
@@ -30,7 +30,6 @@ from jobs.telemetry import carry, get_logger
 
 log = get_logger()
 Call = tuple[JobType, Context, dict[str, Any]]
-Ended = tuple[Context, Outcome]
 
 #: How often the runner checks whether one of its calls was cancelled.
 CANCEL_POLL_SECONDS = 0.2
@@ -80,26 +79,27 @@ class AsyncRunner:
         engine can flush the outcomes that it gathered. An exception from a callback cancels the unfinished calls and is
         raised. After a ``close`` in another thread, ``concurrent.futures.CancelledError`` is raised.
 
-        Calls that still run after ``leave_after`` seconds (None: wait for all) are left to go on, and False is
-        returned. ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread, and must be quick.
+        Calls that still run after ``leave_after`` seconds (None: wait for all) and a few turns of the loop are left to
+        go on, and False is returned. ``on_outcome`` and, in the end, ``on_last`` are then called in the loop's thread,
+        and must be quick.
 
         A call waits for a place of its tenant's, and while ``may_start`` says no. ``on_start`` is called in the loop's
         thread as each call starts.
         """
         loop = self._loop_of_this_process()
-        post = _Post()
+        post = Post(loop)
         batch = asyncio.run_coroutine_threadsafe(self._run_batch(calls, post.put, on_start, may_start), loop)
         batch.add_done_callback(lambda _: post.end())
-        leave_at, left = math.inf if leave_after is None else time.monotonic() + leave_after, False
+        leave_at = math.inf if leave_after is None else time.monotonic() + leave_after
         try:
             while (items := post.next(on_idle, idle_seconds, leave_at)) is not None:
                 for ctx, ending in items:
                     on_outcome(ctx, ending)
-                if time.monotonic() >= leave_at:
-                    post.leave(loop, on_outcome, on_last)
-                    left, leave_at = True, math.inf
-                if left and post.box.empty():
+                if post.left and post.box.empty():
                     return False
+                if time.monotonic() >= leave_at:
+                    post.leave(on_outcome, on_last)
+                    leave_at = math.inf
         except BaseException:
             batch.cancel()
             raise
@@ -178,60 +178,6 @@ class AsyncRunner:
         if self._egress is not None:
             await self._egress.session.close()
         self._resolvers.shutdown(wait=False, cancel_futures=True)
-
-
-class _Post:
-    """Passes a batch's outcomes on: into a box that the caller empties, or, once the caller has left, to its callback.
-
-    ``put``, ``end`` and the switch between the two happen in the loop's thread, so no outcome is lost in between.
-    """
-
-    def __init__(self) -> None:
-        self.box: queue.SimpleQueue[list[Ended] | None] = queue.SimpleQueue()
-        self._on_outcome: Callable[[Context, Outcome], None] | None = None
-        self._on_last: Callable[[], None] | None = None
-
-    def put(self, items: list[Ended]) -> None:
-        if self._on_outcome is None:
-            self.box.put(items)
-            return
-        for ctx, ending in items:
-            self._on_outcome(ctx, ending)
-
-    def end(self) -> None:
-        if self._on_outcome is None:
-            self.box.put(None)
-        elif self._on_last is not None:
-            self._on_last()
-
-    def leave(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_outcome: Callable[[Context, Outcome], None],
-        on_last: Callable[[], None] | None,
-    ) -> None:
-        """In the caller's thread. From here on no more outcomes come into the box."""
-        switched = threading.Event()
-
-        def switch() -> None:
-            self._on_outcome, self._on_last = on_outcome, on_last
-            switched.set()
-
-        loop.call_soon_threadsafe(switch)
-        switched.wait()
-
-    def next(
-        self, on_idle: Callable[[], None] | None, idle_seconds: float, until: float
-    ) -> list[Ended] | None:
-        """The next outcomes; None after the last; empty when the time has come to leave."""
-        while (left := until - time.monotonic()) > 0:
-            timeout = min(left, idle_seconds if on_idle else math.inf)
-            try:
-                return self.box.get(timeout=None if math.isinf(timeout) else timeout)
-            except queue.Empty:
-                if on_idle:
-                    on_idle()
-        return []
 
 
 class _Running:
