@@ -11,8 +11,8 @@ from jobs.handlers.outcome import Outcome
 
 Ended = tuple[Context, Outcome]
 
-#: Before a batch is left to itself, the loop goes round so often. Until its request is out, a call needs some eight
-#: turns. While turns are slow, the thread that would claim more work only takes the interpreter from the loop.
+#: Turns of the loop before a batch is left to itself: as many as a call needs until its request is out
+#: (``shares.places``). While turns are slow, a thread that claims more work takes the interpreter from the loop.
 TURNS = 8
 
 
@@ -65,8 +65,8 @@ class Post:
         self, on_idle: Callable[[], None] | None, idle_seconds: float, until: float
     ) -> list[Ended] | None:
         """The next outcomes; None after the last; empty when the time has come to leave, or the batch is left."""
-        while (left := until - time.monotonic()) > 0:
-            timeout = min(left, idle_seconds if on_idle else math.inf)
+        while (seconds := until - time.monotonic()) > 0:
+            timeout = min(seconds, idle_seconds if on_idle else math.inf)
             try:
                 return self.box.get(timeout=None if math.isinf(timeout) else timeout)
             except queue.Empty:

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 
 from jobs.handlers import Permanent, async_runner, job_type, registry
-from jobs.handlers.post import TURNS
 from stage.waiting import wait_until
 
 SHORT = timedelta(seconds=0.15)
@@ -87,20 +86,6 @@ class TestRun:
             calls, lambda _, outcome: ended.append(outcome.kind), on_start=on_start, may_start=sure.is_set
         )
         assert (started, ended) == ([1, 2], ["succeeded"] * 2)
-
-    def test_leaves_a_batch_once_its_calls_have_had_some_turns(self, kind, open_runner, make_context):
-        turns = 0
-
-        async def go_on(ctx, payload):
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        calls = [(kind(go_on), make_context(), {})]
-        assert not open_runner().run(calls, lambda *_: None, leave_after=0.0)
-        # The first turns of the loop start the call.
-        assert turns >= TURNS - 4
 
     def test_gives_each_call_its_time_from_its_own_start(self, kind, open_runner, make_context):
         async def sleep(ctx, payload):

@@ -52,6 +52,14 @@ class TestDispatch:
         clock(MINUTE + SECOND)
         assert [item.id for item in dispatch().queued] == [trigger.id]
 
+    def test_looks_no_more_at_a_tenant_whose_triggers_may_not_start(self) -> None:
+        stuck = make_job(max_concurrent=1)
+        make_trigger(stuck, "running")
+        make_triggers(stuck, 200)
+        make_triggers(make_job(make_tenant()), 40)
+        # One place or two are spent on finding that the other tenant may start nothing more.
+        assert len(dispatch(limit=20).queued) >= 18
+
     def test_goes_by_due_time_within_a_level(self) -> None:
         job = make_job()
         triggers = make_triggers(job, 5)
