@@ -15,9 +15,9 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
 from tenants.clock import DatabaseNow, database_now
+from tenants.live_keys import find_live_key
 from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS, ApiKey, Tenant
 from tenants.quotas import NAMES
 from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP, rotate_signing_secret
@@ -178,16 +178,10 @@ def authenticate(token: str) -> ApiKey | None:
     match = _TOKEN.fullmatch(token)
     if match is None:
         return None
-    key = (
-        ApiKey.objects.select_related("tenant")
-        .filter(Q(expires_at=None) | Q(expires_at__gt=DatabaseNow()), prefix=match["prefix"], revoked_at=None)
-        .exclude(tenant__status=Tenant.Status.SUSPENDED)
-        .annotate(now=DatabaseNow())
-        .first()
-    )
+    key = find_live_key(match["prefix"])
     if key is None or not hmac.compare_digest(key.secret_hash, _digest(match["secret"])):
         return None
-    if key.last_used_at is None or key.last_used_at <= key.now - _USE_RECORDED_EVERY:
+    if key.last_used_at is None or key.last_used_at <= key.now - _USE_RECORDED_EVERY:  # type: ignore[attr-defined]
         ApiKey.objects.filter(id=key.id).update(last_used_at=DatabaseNow())
     return key
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -76,8 +77,30 @@ def each_fire_time(schedule: Schedule, *, after: datetime, until: datetime) -> I
 
 
 def next_fire(schedule: Schedule, *, after: datetime) -> datetime | None:
-    """The first instant at which ``schedule`` fires after ``after``, or None. Raises as ``fire_times``."""
-    return next(each_fire_time(schedule, after=after, until=LATEST), None)
+    """The first instant at which ``schedule`` fires after ``after``, or None. Raises as ``fire_times``.
+
+    Callers ask again and again before it fires, as who watches a list of jobs does; the last answer is kept.
+    """
+    last = _last_of(schedule)
+    if last.stretch is not None:
+        since, until = last.stretch
+        if since <= after and (until is None or after < until):
+            return until
+    found = next(each_fire_time(schedule, after=after, until=LATEST), None)
+    last.stretch = after, found
+    return found
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last answer of ``next_fire``: from the first instant on, and before the second, it is the second."""
+
+    stretch: tuple[datetime, datetime | None] | None = None
+
+
+@lru_cache(maxsize=8192)
+def _last_of(schedule: Schedule) -> _Last:
+    return _Last()
 
 
 def jitter_offset(seed: int, jitter: timedelta) -> timedelta:

@@ -13,10 +13,10 @@ from django.test.utils import CaptureQueriesContext
 
 from stage.waiting import wait_until
 from tenants import actions, recent_keys
-from tenants.models import Tenant
+from tenants.models import ApiKey, Tenant
 from tenants.recent_keys import authenticate_recently
 from tests.cluster.web import serving
-from tests.factories import HOUR, make_tenant, now
+from tests.factories import HOUR, make_job, make_tenant, now
 from tests.interfaces.api.caller import Caller
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,38 @@ class TestAKeptKey:
         assert len(recent_keys._kept) <= 3
 
 
+class TestAKeyThatIsLookedUp:
+    def test_comes_with_its_tenant_as_their_rows_are(self) -> None:
+        _, token = key_of(rate_per_second=7, expires_at=now() + HOUR)
+        Tenant.objects.update(notify={"on": ["dead"]}, queues=["a", "b.*"], rate_burst=3)
+        with CaptureQueriesContext(connection) as queries:
+            found = actions.authenticate(token)
+            assert found is not None
+            assert found.tenant.slug
+        # The look-up, and the note of the key's use.
+        assert len(queries) == 2
+        kept = ApiKey.objects.select_related("tenant").get()
+        for one, other in ((found, kept), (found.tenant, kept.tenant)):
+            for field in type(one)._meta.concrete_fields:
+                if field.name != "last_used_at":
+                    assert getattr(one, field.attname) == getattr(other, field.attname), field
+
+    def test_of_the_installation_has_no_tenant(self) -> None:
+        _, token = actions.create_api_key(tenant=None, name="tests", scopes=["operator"])
+        found = actions.authenticate(token)
+        assert found is not None
+        assert found.tenant is None
+
+
 class TestTheApi:
+    def test_lists_jobs_in_one_round_trip(self, later: Pass) -> None:
+        caller = Caller(make_tenant())
+        make_job(caller.tenant)
+        assert caller.get("/jobs").status_code == 200
+        with CaptureQueriesContext(connection) as queries:
+            assert caller.get("/jobs").json()["results"][0]["next_fire_at"]
+        assert len(queries) == 1
+
     def test_shows_what_stands_in_the_tenants_row_at_once(self, later: Pass) -> None:
         caller = Caller(make_tenant())
         assert caller.get("/jobs").status_code == 200
