@@ -9,6 +9,14 @@ from django.db.models import Field, Model
 from tenants.models import ApiKey, Tenant
 
 M = TypeVar("M", bound=Model)
+#: Django would take longer to write it, for each call, than Postgres to answer it.
+_LIVE_KEY = """
+    SELECT carillon_now(), {columns}
+    FROM tenants_apikey AS key LEFT JOIN tenants_tenant AS tenant ON tenant.id = key.tenant_id
+    WHERE key.prefix = %s AND key.revoked_at IS NULL
+        AND (key.expires_at IS NULL OR key.expires_at > carillon_now())
+        AND tenant.status IS DISTINCT FROM %s
+"""
 
 
 def find_live_key(prefix: str) -> ApiKey | None:
@@ -32,19 +40,12 @@ def find_live_key(prefix: str) -> ApiKey | None:
 
 @cache
 def _statement() -> str:
-    """Written once: for each call Django would take longer to write it than Postgres to answer it."""
     columns = [
         f'{table}."{field.column}"'
         for table, model in (("key", ApiKey), ("tenant", Tenant))
         for field in model._meta.concrete_fields
     ]
-    return f"""
-        SELECT carillon_now(), {", ".join(columns)}
-        FROM {ApiKey._meta.db_table} AS key LEFT JOIN {Tenant._meta.db_table} AS tenant ON tenant.id = key.tenant_id
-        WHERE key.prefix = %s AND key.revoked_at IS NULL
-            AND (key.expires_at IS NULL OR key.expires_at > carillon_now())
-            AND tenant.status IS DISTINCT FROM %s
-    """
+    return _LIVE_KEY.format(columns=", ".join(columns))
 
 
 def _made(model: type[M], values: list[object]) -> M:
