@@ -2,9 +2,10 @@
 
 Further calls of that key wait until one of its calls ends, in the order in which they came, and hold no thread. So a
 key that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys. It has more of both while no other key calls.
+other keys. It has more of both while no other key calls, and firings of other tenants do not start late.
 
-While others call, a key may compute for a quarter of the time. It owes the time that it computes beyond that. A key
+While others call, or wait to start, a key may compute for a quarter of the time. It owes the time that it computes
+beyond that. A key
 that owes much has about one call at work at a time, and while it owes more, its line rests. On full processors, where
 calls wait for a processor longer than they compute, a key may compute for a sixteenth of the time. On free processors,
 calls that compute little are not counted.
@@ -105,6 +106,8 @@ class Turns(Generic[R]):
         self._owed: OrderedDict[Whose, tuple[float, float]] = OrderedDict()
         #: How long all calls have computed, and waited for a processor, as of an instant.
         self._computed, self._delayed, self._as_of = 0.0, 0.0, 0.0
+        #: Until when firings count as starting late.
+        self._late_until = 0.0
         #: When each caller called, the last caller at the end; forgotten after ``ABOUT_SECONDS``.
         self._called_at: OrderedDict[str, float] = OrderedDict()
 
@@ -114,6 +117,14 @@ class Turns(Generic[R]):
         self._called_at.move_to_end(caller)
         while now - next(iter(self._called_at.values())) > ABOUT_SECONDS:
             self._called_at.popitem(last=False)
+
+    def note_late_starts(self, *, until: float) -> None:
+        """Firings of several tenants start late: until then no key has more for calling alone."""
+        self._late_until = until
+
+    def is_unopposed(self, of: Whose, *, now: float) -> bool:
+        """Whether that key computes much, and nothing holds it to its share."""
+        return self._owed_by(of, now) >= HEAVY and not self._is_among_others(of, now)
 
     def begin(self, request: R, of: Whose, *, held: int, now: float) -> Turn:
         """Whether ``request`` may be taken up now; ``held``: its bytes. ``LATER``: ``end`` returns it in its turn."""
@@ -199,6 +210,8 @@ class Turns(Generic[R]):
         return max(0.0, owed - QUOTA * (now - at))
 
     def _is_among_others(self, of: Whose, now: float) -> bool:
+        if now < self._late_until:
+            return True
         key, _ = of
         # The last caller other than this key is the last or the last but one.
         last = [at for caller, at in islice(reversed(self._called_at.items()), 2) if caller != key][:1]

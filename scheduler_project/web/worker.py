@@ -44,6 +44,8 @@ SEND_SECONDS = 10
 #: How long a connection that is being ended may still send, so that its caller reads the answer before the end.
 CLOSE_SECONDS = 2.0
 SWEEP_SECONDS = 0.5
+#: How often a process looks for late starts while one key alone keeps it busy, and how long it holds to what it found.
+LOOK_EVERY_SECONDS, LATE_SECONDS = 1.0, 2.0
 READ_BYTES = 64 * 1024
 #: How long a thread that computes may keep the others waiting for the interpreter. A request hands the interpreter over
 #: some twenty times. At the usual 5 ms all requests wait for the event loop, through which each request goes twice.
@@ -160,7 +162,7 @@ class Worker(ThreadWorker):
             general=max(1, threads // 4), heavy=max(1, threads // 16), waiting=max(2, threads // 2 - 3)
         )
         self.turns: Turns[Caller] = Turns(share, lines)
-        self._swept_at = 0.0
+        self._swept_at = self._look_at = 0.0
         super().init_process()
 
     def load_wsgi(self) -> None:
@@ -241,14 +243,14 @@ class Worker(ThreadWorker):
     def finish_request(self, conn: Caller, fs: "Future[bool]") -> None:
         of, conn.whose = conn.whose, None
         if of is not None:
+            now = time.monotonic()
             following = self.turns.end(
-                of,
-                now=time.monotonic(),
-                computed=conn.computed,
-                delayed=conn.delayed,
-                refused=conn.refused,
+                of, now=now, computed=conn.computed, delayed=conn.delayed, refused=conn.refused
             )
             self._take_up_in_turn(following)
+            if now >= self._look_at and self.turns.is_unopposed(of, now=now):
+                self._look_at = now + LOOK_EVERY_SECONDS
+                self.tpool.submit(self._look_for_late_starts)
         if fs.cancelled() or fs.exception() is not None or not fs.result():
             self._end(conn)
             return
@@ -335,6 +337,24 @@ class Worker(ThreadWorker):
     def _take_up(self, conn: Caller, pool: ThreadPoolExecutor) -> None:
         future = pool.submit(self.handle, conn)
         future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    def _look_for_late_starts(self) -> None:
+        """In a thread: do firings start late, while a key alone computes much here? It may be the cause: its calls
+        share processors, or the database, with dispatch and workers.
+        """
+        from jobs.store import db  # these imports need Django's settings
+        from jobs.store.insight.usage import late_tenants
+
+        try:
+            # The firings of one tenant may be late by its own doing.
+            are_late = late_tenants() > 1
+        except db.TRANSIENT as error:
+            db.note_away(error, what="late starts")
+            db.disconnect()
+            return
+        if are_late:
+            until = time.monotonic() + LATE_SECONDS
+            self.method_queue.defer(partial(self.turns.note_late_starts, until=until))
 
     # Ends.
 

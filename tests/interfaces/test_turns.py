@@ -58,6 +58,22 @@ class TestTurns:
         assert turns.end(ACME, now=later, computed=10) == [4, 5]
         assert turns.begin(6, ACME, held=1, now=later) is NOW
 
+    def test_hold_a_key_to_its_share_while_firings_start_late(self) -> None:
+        turns = turns_of_a_heavy_key(Share(general=3, heavy=1, waiting=1))
+        assert turns.is_unopposed(ACME, now=0)
+        turns.note_late_starts(until=1)
+        assert not turns.is_unopposed(ACME, now=0.5)
+        assert [turns.begin(n, ACME, held=1, now=0.5) for n in range(2)] == [NOW, LATER]
+        assert turns.is_unopposed(ACME, now=1)
+        assert [turns.begin(n, ACME, held=1, now=1) for n in range(2, 5)] == [NOW, NOW, LATER]
+
+    def test_ask_for_late_starts_only_about_a_heavy_key_that_is_alone(self) -> None:
+        turns = turns_of_a_heavy_key(Share(general=3, heavy=1, waiting=1))
+        assert not turns.is_unopposed(BRAVO, now=0)
+        assert not turns.is_unopposed(ACME, now=MAX_HEAVY + 0.01)
+        turns.note("", now=0)
+        assert not turns.is_unopposed(ACME, now=0)
+
     def test_count_who_calls_without_a_key_as_another(self) -> None:
         turns = turns_of_a_heavy_key(Share(general=2, heavy=1, waiting=1))
         turns.note("", now=0)

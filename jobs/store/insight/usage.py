@@ -14,6 +14,8 @@ _SQL = db.queries("usage")
 #: tenant.
 MAX_STARTS = 10_000
 MAX_OWN = 2_000
+#: Firings that start later than this count as late, for so long.
+LATE, LATE_WINDOW, MAX_LATE_STARTS = timedelta(seconds=0.5), timedelta(seconds=2), 500
 SHARE_WINDOW = timedelta(seconds=60)
 WAIT_WINDOW = timedelta(minutes=5)
 #: Ids are stamped by processes' clocks, which may be off; the database's clock tells when each attempt was started.
@@ -63,6 +65,19 @@ def recent(tenant_id: int) -> Recent:
         own_starts=latest.own_starts,
         waits=tuple(waits) if waited else None,
         waited=waited,
+    )
+
+
+def late_tenants() -> int:
+    """How many tenants' firings started late in the last two seconds. One statement, and one for the time."""
+    now = database_now()
+    return int(
+        _SQL["late_tenants"](
+            after=first_id_since(now - _CLOCKS_APART),
+            since=now - LATE_WINDOW,
+            late=LATE,
+            limit=MAX_LATE_STARTS,
+        )[0].count
     )
 
 

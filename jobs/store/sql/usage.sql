@@ -30,6 +30,19 @@ SELECT count(*) AS starts, count(*) FILTER (WHERE tenant_id = %(tenant_id)s) AS 
        (SELECT count(*) FROM waits) AS waited
 FROM latest WHERE started_at > %(share_since)s;
 
+-- name: late_tenants
+-- How many tenants had, since %(since)s, a firing whose first start was later than %(late)s after it was due. Of the
+-- latest %(limit)s attempts of all tenants. Ids follow time: %(after)s only bounds the search, generously.
+-- index: primary keys
+-- returns: count
+WITH latest AS MATERIALIZED (
+    SELECT tenant_id, trigger_id, number, started_at FROM jobs_attempt
+    WHERE id >= %(after)s::uuid ORDER BY id DESC LIMIT %(limit)s
+)
+SELECT count(DISTINCT a.tenant_id) AS count
+FROM latest a, LATERAL (SELECT due_at FROM jobs_trigger WHERE id = a.trigger_id OFFSET 0) t
+WHERE a.number = 1 AND a.started_at > %(since)s AND a.started_at > t.due_at + %(late)s::interval;
+
 -- name: own_waits
 -- How long a tenant's latest firings waited from falling due to their start. For tenants that fire seldom, about which
 -- the latest attempts of all tenants say little.

@@ -115,6 +115,12 @@ PARAMETERS: Parameters = {
         "share_since": s.now - HOUR,
         "limit": 10_000,
     },
+    "usage.late_tenants": lambda s: {
+        "after": UUID(int=1 << 100),
+        "since": s.now - HOUR,
+        "late": timedelta(seconds=0.5),
+        "limit": 500,
+    },
     "usage.own_waits": lambda s: {
         "tenant_id": s.tenant_id,
         "since": s.now - HOUR,
