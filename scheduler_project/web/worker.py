@@ -46,6 +46,8 @@ CLOSE_SECONDS = 2.0
 SWEEP_SECONDS = 0.5
 #: How often a process looks for late starts while one key alone keeps it busy, and how long it holds to what it found.
 LOOK_EVERY_SECONDS, LATE_SECONDS = 1.0, 2.0
+#: How often it says so in the log.
+TELL_SECONDS = 60.0
 READ_BYTES = 64 * 1024
 #: How long a thread that computes may keep the others waiting for the interpreter. A request hands the interpreter over
 #: some twenty times. At the usual 5 ms all requests wait for the event loop, through which each request goes twice.
@@ -163,6 +165,7 @@ class Worker(ThreadWorker):
         )
         self.turns: Turns[Caller] = Turns(share, lines)
         self._swept_at = self._look_at = 0.0
+        self._told_at = -TELL_SECONDS
         super().init_process()
 
     def load_wsgi(self) -> None:
@@ -344,6 +347,7 @@ class Worker(ThreadWorker):
         """
         from jobs.store import db  # these imports need Django's settings
         from jobs.store.insight.usage import late_tenants
+        from jobs.telemetry import get_logger
 
         try:
             # The firings of one tenant may be late by its own doing.
@@ -353,7 +357,13 @@ class Worker(ThreadWorker):
             db.disconnect()
             return
         if are_late:
-            until = time.monotonic() + LATE_SECONDS
+            now = time.monotonic()
+            until = now + LATE_SECONDS
+            if now >= self._told_at + TELL_SECONDS:
+                self._told_at = now
+                get_logger().info(
+                    "keys are held to their share", reason="firings of several tenants start late"
+                )
             self.method_queue.defer(partial(self.turns.note_late_starts, until=until))
 
     # Ends.
