@@ -1,13 +1,9 @@
-"""The operators' actions on tenants and their API keys, and how a key is recognised.
+"""The operators' actions on tenants and their API keys.
 
-A key reads ``ck_<prefix>_<secret>``. The prefix (12 characters) finds the row and may be shown. Only the SHA-256 of the
-secret (256 random bits, url-safe) is kept, so a key is shown once, when it is made. Bad values and taken names raise
-Django's ``ValidationError`` by field, because this app knows nothing of jobs.
+A key is shown once, when it is made (``tenants.keys``). Bad values and taken names raise Django's ``ValidationError``
+by field, because this app knows nothing of jobs.
 """
 
-import hashlib
-import hmac
-import re
 import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -17,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from tenants.clock import DatabaseNow, database_now
-from tenants.live_keys import find_live_key
+from tenants.keys import hash_of
 from tenants.models import EARLIEST, LATEST, OUT_OF_BOUNDS, ApiKey, Tenant
 from tenants.quotas import NAMES
 from tenants.vault.signing import DEFAULT_OVERLAP, MAX_OVERLAP, rotate_signing_secret
@@ -37,10 +33,7 @@ CHANGEABLE = (
 )
 #: A burst means nothing without a rate.
 _RATE = ("rate_per_second", "rate_burst")
-_TOKEN = re.compile(r"ck_(?P<prefix>[a-z0-9]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
 _PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
-#: ``last_used_at`` is written no more often than this, so that reading does not become writing.
-_USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
 class ChangedMeanwhile(ValidationError):
@@ -127,7 +120,7 @@ def create_api_key(
         tenant=tenant,
         name=name,
         prefix=prefix,
-        secret_hash=_digest(secret),
+        secret_hash=hash_of(secret),
         scopes=wanted,
         expires_at=expires_at,
         rate_per_second=rate_per_second,
@@ -167,24 +160,3 @@ def revoke_api_key(*, key: ApiKey) -> ApiKey:
     ApiKey.objects.filter(id=key.id, revoked_at=None).update(revoked_at=DatabaseNow())
     key.refresh_from_db()
     return key
-
-
-def authenticate(token: str) -> ApiKey | None:
-    """The live key whose text is ``token``, with its tenant; None for any other text.
-
-    A key that is unknown, revoked, expired by the database's clock, or of a suspended tenant is refused alike. Notes
-    the use at most once a minute.
-    """
-    match = _TOKEN.fullmatch(token)
-    if match is None:
-        return None
-    key = find_live_key(match["prefix"])
-    if key is None or not hmac.compare_digest(key.secret_hash, _digest(match["secret"])):
-        return None
-    if key.last_used_at is None or key.last_used_at <= key.now - _USE_RECORDED_EVERY:  # type: ignore[attr-defined]
-        ApiKey.objects.filter(id=key.id).update(last_used_at=DatabaseNow())
-    return key
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()

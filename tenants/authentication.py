@@ -2,8 +2,8 @@
 
 ``Authorization: Bearer ck_…`` names a tenant; everything a view reads or writes is that tenant's, found as
 ``request.auth.tenant``. A key of the installation names none, and serves only views whose ``scope`` is ``operator``.
-Both are as they were less than a second ago (``recent_keys``), except for views that say ``reads_tenant``: they show or
-change columns of the tenant's row. Every fault of a key gets the same answer, 401; a missing scope gets 403.
+Both are as they were less than a second ago (``tenants.keys``), except for views that say ``reads_tenant``: they show
+or change columns of the tenant's row. Every fault of a key gets the same answer, 401; a missing scope gets 403.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,8 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from tenants.actions import authenticate
+from tenants.keys import authenticate, authenticate_recently
 from tenants.models import ApiKey, Tenant
-from tenants.recent_keys import authenticate_recently
 
 if TYPE_CHECKING:
     # At run time DRF's views import this module.

@@ -34,7 +34,7 @@ from jobs.wakeups.sender import TIMEOUT_SECONDS
 from scheduler_project.web import logins
 from stage import waiting
 from stage.waiting import wait_until
-from tenants import recent_keys
+from tenants import keys
 from tests import factories
 from tests.emptying import empty_tables
 from tests.stack import EMPTY_COPY, OWN
@@ -159,7 +159,7 @@ def no_tries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that a test makes to a key or a tenant holds for its next call, not a second later."""
-    monkeypatch.setattr(recent_keys, "MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from tenants import actions
+from tenants.keys import authenticate
 from tenants.models import ApiKey, Tenant
 from tenants.vault.signing import open_signing_secrets
 from tests.factories import HOUR, MINUTE, make_tenant, now
@@ -95,51 +96,51 @@ class TestCreateApiKey:
 class TestAuthenticate:
     def test_knows_its_keys_by_tenant(self) -> None:
         key, token = key_of()
-        found = actions.authenticate(token)
+        found = authenticate(token)
         assert found is not None
         assert (found.id, found.tenant) == (key.id, key.tenant)
 
     def test_refuses_another_secret_under_a_known_prefix(self) -> None:
         _, token = key_of()
         other = key_of()[1]
-        assert actions.authenticate(token[:16] + other[16:]) is None
+        assert authenticate(token[:16] + other[16:]) is None
 
     @pytest.mark.parametrize(
         "token", ["", "ck_", "ck_a_b", "ck_" + "a" * 12, "x" * 10_000, "ck_\0", "ck_²_³"]
     )
     def test_asks_the_database_nothing_about_what_is_no_key(self, token: str) -> None:
         with CaptureQueriesContext(connection) as queries:
-            assert actions.authenticate(token) is None
+            assert authenticate(token) is None
         assert len(queries) == 0
 
     def test_refuses_a_revoked_key_from_then_on(self) -> None:
         key, token = key_of()
         revoked_at = actions.revoke_api_key(key=key).revoked_at
-        assert actions.authenticate(token) is None
+        assert authenticate(token) is None
         assert actions.revoke_api_key(key=key).revoked_at == revoked_at
 
     def test_refuses_an_expired_key_by_the_database_s_clock(self, clock: Any) -> None:
         _, token = key_of(expires_at=now() + HOUR)
-        assert actions.authenticate(token) is not None
+        assert authenticate(token) is not None
         clock(2 * HOUR)
-        assert actions.authenticate(token) is None
+        assert authenticate(token) is None
 
     @pytest.mark.parametrize(("status", "let_in"), [("active", True), ("frozen", True), ("suspended", False)])
     def test_asks_how_the_tenant_stands(self, status: str, let_in: bool) -> None:
         _, token = key_of(make_tenant(status=status))
-        assert (actions.authenticate(token) is not None) == let_in
+        assert (authenticate(token) is not None) == let_in
 
     def test_notes_its_use_once_a_minute(self, clock: Any) -> None:
         key, token = key_of()
-        actions.authenticate(token)
+        authenticate(token)
         key.refresh_from_db()
         first = key.last_used_at
         assert first is not None
         with CaptureQueriesContext(connection) as queries:
-            actions.authenticate(token)
+            authenticate(token)
         assert len(queries) == 1
         clock(MINUTE + timedelta(seconds=1))
-        actions.authenticate(token)
+        authenticate(token)
         key.refresh_from_db()
         assert key.last_used_at is not None
         assert key.last_used_at > first

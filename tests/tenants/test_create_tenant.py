@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from tenants.actions import authenticate
+from tenants.keys import authenticate
 from tenants.models import ApiKey, Tenant
 from tenants.vault.signing import open_signing_secrets
 

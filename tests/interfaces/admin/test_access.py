@@ -6,7 +6,8 @@ import re
 import pytest
 from django.test import Client
 
-from tenants.actions import authenticate, create_tenant
+from tenants.actions import create_tenant
+from tenants.keys import authenticate
 from tenants.models import ApiKey, Tenant
 from tenants.vault.signing import open_signing_secrets
 from tests.interfaces.admin.world import World, press, said

@@ -12,9 +12,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from stage.waiting import wait_until
-from tenants import actions, recent_keys
+from tenants import actions, keys
+from tenants.keys import authenticate, authenticate_recently
 from tenants.models import ApiKey, Tenant
-from tenants.recent_keys import authenticate_recently
 from tests.cluster.web import serving
 from tests.factories import HOUR, make_job, make_tenant, now
 from tests.interfaces.api.caller import Caller
@@ -27,8 +27,8 @@ Pass = Callable[[float], None]
 def later(monkeypatch: pytest.MonkeyPatch) -> Pass:
     """``later(0.5)``: half a second passes for this process."""
     passed = [time.monotonic()]
-    monkeypatch.setattr(recent_keys, "MAX_AGE_SECONDS", 0.8)
-    monkeypatch.setattr(recent_keys.time, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.8)
+    monkeypatch.setattr(keys.time, "monotonic", lambda: passed[0])
 
     def elapse(seconds: float) -> None:
         passed[0] += seconds
@@ -89,10 +89,10 @@ class TestAKeptKey:
         assert authenticate_recently(token)
 
     def test_makes_room_for_others(self, later: Pass, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recent_keys, "MAX_KEYS", 3)
+        monkeypatch.setattr(keys, "MAX_KEYS", 3)
         tokens = [key_of()[1] for _ in range(5)]
         assert all(authenticate_recently(token) for token in tokens * 2)
-        assert len(recent_keys._kept) <= 3
+        assert len(keys._kept) <= 3
 
 
 class TestAKeyThatIsLookedUp:
@@ -100,7 +100,7 @@ class TestAKeyThatIsLookedUp:
         _, token = key_of(rate_per_second=7, expires_at=now() + HOUR)
         Tenant.objects.update(notify={"on": ["dead"]}, queues=["a", "b.*"], rate_burst=3)
         with CaptureQueriesContext(connection) as queries:
-            found = actions.authenticate(token)
+            found = authenticate(token)
             assert found is not None
             assert found.tenant.slug
         # The look-up, and the note of the key's use.
@@ -113,7 +113,7 @@ class TestAKeyThatIsLookedUp:
 
     def test_of_the_installation_has_no_tenant(self) -> None:
         _, token = actions.create_api_key(tenant=None, name="tests", scopes=["operator"])
-        found = actions.authenticate(token)
+        found = authenticate(token)
         assert found is not None
         assert found.tenant is None
 
