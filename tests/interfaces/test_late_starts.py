@@ -10,13 +10,15 @@ from jobs.store.insight.usage import LATE, LATE_WINDOW, late_tenants
 from stage.waiting import wait_until
 from tenants.actions import create_api_key
 from tests.cluster.web import serving
-from tests.factories import make_attempt, make_job, make_tenant, make_trigger, now
+from tests.factories import MINUTE, make_attempt, make_job, make_tenant, make_trigger, now
 
 TICK = timedelta(milliseconds=1)
 
 
-def start(job: Job, *, late: timedelta, ago: timedelta = TICK, number: int = 1) -> None:
-    """A firing that started ``ago``, so long after it was due."""
+def start(job: Job, *, late: timedelta, ago: timedelta = -MINUTE, number: int = 1) -> None:
+    """A firing that started ``ago``, so long after it was due. By default it starts in the next minute, so that it is
+    of this moment however long the test takes.
+    """
     started_at = now() - ago
     trigger = make_trigger(job, "running", due_at=started_at - late, started_at=started_at)
     make_attempt(trigger, started_at=started_at, number=number)
@@ -50,15 +52,15 @@ def test_a_web_process_holds_a_lone_key_while_firings_of_several_tenants_start_l
     # All of them are refused, after much computing.
     schedule = {"type": "cron", "cron": "0 2 * * *", "timezone": "Europe/Berlin"}
     much = {"jobs": [{"job_type": "noop", "schedule": schedule, "priority": "no"}] * 1000}
+    for job in jobs:
+        start(job, late=2 * LATE)
 
-    def calls_until_held() -> bool:
-        for job in jobs:
-            start(job, late=2 * LATE)
+    def is_held() -> bool:
         assert web.ask("/api/v1/jobs/bulk", key=key, body=much, timeout=30).status == 200
         return "keys are held to their share" in log.read_text()
 
     with serving(log, CARILLON_API_RATE_PER_SECOND="0") as web:
         if holds:
-            wait_until(calls_until_held, timeout=20)
+            wait_until(is_held, timeout=20)
         else:
-            assert not any(calls_until_held() for _ in range(5))
+            assert not any(is_held() for _ in range(5))
