@@ -2,13 +2,12 @@
 
 Further calls of that key wait until one of its calls ends, in the order in which they came, and hold no thread. So a
 key that calls without a pause, or whose calls take a second of processor each, leaves threads, and the interpreter, to
-other keys. It has more of both while no other key calls, and firings of other tenants do not start late.
+other keys. It has more of both while it calls alone, unless firings start late, which its calls may cause.
 
-While others call, or wait to start, a key may compute for a quarter of the time. It owes the time that it computes
-beyond that. A key
-that owes much has about one call at work at a time, and while it owes more, its line rests. On full processors, where
-calls wait for a processor longer than they compute, a key may compute for a sixteenth of the time. On free processors,
-calls that compute little are not counted.
+While others call, or firings start late, a key may compute for a quarter of the time. It owes the time that it computes
+beyond that. A key that owes much has about one call at work at a time, and while it owes more, its line rests. On full
+processors, where calls wait for a processor longer than they compute, a key may compute for a sixteenth of the time. On
+free processors, calls that compute little are not counted.
 
 A line is bounded, in requests and in bytes, and so are all lines together: a request beyond these bounds is refused.
 Calls without a key are not counted: they are refused at once.
@@ -119,7 +118,7 @@ class Turns(Generic[R]):
             self._called_at.popitem(last=False)
 
     def note_late_starts(self, *, until: float) -> None:
-        """Firings of several tenants start late: until then no key has more for calling alone."""
+        """Firings of several tenants start late: until then no key has more because it calls alone."""
         self._late_until = until
 
     def is_unopposed(self, of: Whose, *, now: float) -> bool:

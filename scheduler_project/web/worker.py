@@ -342,8 +342,8 @@ class Worker(ThreadWorker):
         future.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
     def _look_for_late_starts(self) -> None:
-        """In a thread: do firings start late, while a key alone computes much here? It may be the cause: its calls
-        share processors, or the database, with dispatch and workers.
+        """In a thread, while a key alone computes much here. Its calls share processors, or the database, with dispatch
+        and workers.
         """
         from jobs.store import db  # these imports need Django's settings
         from jobs.store.insight.usage import late_tenants
