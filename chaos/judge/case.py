@@ -1,5 +1,6 @@
 """A history, sorted for questions: deliveries joined, firings grouped, faults as stretches of time."""
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -165,12 +166,27 @@ class Case:
         found = [delivery.at for each in self.task_runs[run.id].values() for delivery in each]
         return min(found, default=shown)
 
-    def due_at(self, job: JobMade, instant: datetime) -> float:
-        """When that firing fell due: a run by hand no sooner than it was asked for, even if the clock was ahead."""
+    def due_at(self, job: JobMade, instant: datetime, started_at: float) -> float:
+        """When a firing that started then fell due: a run by hand no sooner than it was asked for, even if the clock
+        was ahead.
+        """
         asked = [
             c.requested_at for c in self.calls[job.job_id] if c.verb == "run" and c.scheduled_for == instant
         ]
-        return max([self.reached(instant), *asked])
+        shown = self.reached(instant)
+        if started_at - shown > LATE_SECONDS and self._put_back_after(shown) < LATE_SECONDS:
+            # No beat can be asked to see an instant that the clock shows so shortly: it is due when it comes again.
+            shown = max(shown, instant.timestamp())
+        return max([shown, *asked])
+
+    def _put_back_after(self, moment: float) -> float:
+        """How long after that moment, in seconds, a clock that was ahead was put back."""
+        ends = [
+            step.healed_at
+            for step in self.steps
+            if step.clock_seconds > 0 and step.struck_at <= moment < step.healed_at
+        ]
+        return min(ends, default=math.inf) - moment
 
     def stepped(self, start: float, end: float) -> bool:
         """Whether the database's clock was set in that stretch, so that a wait by that clock was shorter or longer."""

@@ -51,7 +51,8 @@ def lags(case: Case, runs: list[Told]) -> list[Lag]:
                 if case.began and at.timestamp() < case.began.at:
                     continue  # the processes were warming up
                 if deliveries := case.firings.get((job.job_id, at)):
-                    found.append(Lag(job, case.due_at(job, at), deliveries[0].at))
+                    started_at = deliveries[0].at
+                    found.append(Lag(job, case.due_at(job, at, started_at), started_at))
     for step in steps(runs):
         if not case.began or step.due_at >= case.began.at:
             found.append(Lag(step.job, step.due_at, step.started_at))

@@ -56,6 +56,18 @@ class TestAFiringByAClockThatWasSet:
         assert kinds(moved(2, late=5 + 19, more=BEHIND)) == set()
         assert kinds(moved(2, late=5 + 21, more=BEHIND)) == {"late"}
 
+    def test_is_due_again_where_the_clock_showed_its_instant_only_for_a_moment(self):
+        def fifth(*, late: float, clock_seconds: float) -> list:
+            ahead = a_fault(27, 19, 25, clock_seconds=clock_seconds)
+            records = without(moved(4, late=-20.5, more=ahead), delivered_at(firing(5)))
+            return [*records, *executed(JOB, firing(5), late=late)]
+
+        # Instant 5, at 50 s, is shown half a second, or three, before the clock is put back.
+        assert kinds(fifth(late=1, clock_seconds=25.5)) == set()
+        assert kinds(fifth(late=1, clock_seconds=28)) == {"late"}
+        found = lags(Case(fifth(late=3, clock_seconds=25.5)), [])
+        assert [round(lag.seconds, 3) for lag in found if lag.due_at == T0 + 50] == [3]
+
     def test_by_hand_is_due_when_it_is_asked_for_though_its_instant_had_come(self):
         asked = T0 + 28
         run = Called(
