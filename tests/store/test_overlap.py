@@ -6,7 +6,7 @@ import pytest
 
 from jobs.core.states import AttemptState, TriggerState
 from jobs.models import Job, Trigger
-from jobs.store import execution, lifecycle
+from jobs.store import db, execution, lifecycle
 from tests import factories
 from tests.factories import (
     HOUR,
@@ -200,6 +200,40 @@ class TestRunBeside:
         make_trigger(job, "running")
         make_trigger(job, origin="run_beside")
         assert queued_ids() == []
+
+
+class TestAJobThatMayFillItsTenant:
+    """Its own triggers need not be counted: no more of them start than its tenant's cap lets start."""
+
+    @pytest.mark.parametrize("key", ["", "db"])
+    def test_starts_up_to_that_cap(self, key: str) -> None:
+        job = make_job(make_tenant(max_in_flight=3), max_concurrent=3, concurrency_key=key)
+        make_trigger(job, "running", concurrency_key=key)
+        first, second, _ = make_triggers(job, 3, concurrency_key=key)
+        assert queued_ids() == [first.id, second.id]
+        assert queued_ids() == []
+
+    def test_starts_none_beside_others_where_one_must_run_alone(self) -> None:
+        tenant = make_tenant(max_in_flight=3)
+        job, late = (make_job(tenant, max_concurrent=3, misfire_policy=p) for p in ("fire_all", "backfill"))
+        make_trigger(job, "running")
+        make_trigger(job, origin="backfill")
+        make_trigger(late, "running")
+        make_trigger(late, scheduled_for=factories.now() - HOUR)
+        assert queued_ids() == []
+
+    def test_is_not_counted(self) -> None:
+        tenant = make_tenant(max_in_flight=3)
+        jobs = [make_job(tenant, max_concurrent=count, concurrency_key="db") for count in (2, 3)]
+        for job in jobs:
+            make_trigger(job, "running", concurrency_key="db")
+        rows = db.queries("dispatch")["facts"](
+            job_ids=[job.id for job in jobs],
+            due_ats=[None, None],
+            jitters=[None, None],
+            alones=[False, False],
+        )
+        assert [(each.in_flight, each.key_in_flight) for each in rows] == [(1, 2), (0, 0)]
 
 
 class TestCatchUp:

@@ -131,22 +131,26 @@ def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, 
 def _jobs_of(candidates: Iterable[Any]) -> tuple[list[int], list[Any]]:
     """For each candidate the place of its job, and the jobs: rows of ``facts``.
 
-    That statement gets, for each job, the due_at and jitter of its first candidate that may be skipped.
+    That statement gets, for each job, the due_at and jitter of its first candidate that may be skipped, and whether any
+    is one of a backfill.
     """
     known: dict[UUID, int] = {}
     firsts: list[Any] = []
-    places = []
+    places, alone = [], set[int]()
     for row in candidates:
         place = known.setdefault(row.job_id, len(firsts))
         if place == len(firsts):
             firsts.append(None)
         if firsts[place] is None and may_skip(row):
             firsts[place] = row
+        if row.origin == "backfill":
+            alone.add(place)
         places.append(place)
     rows = _SQL["facts"](
         job_ids=list(known),
         due_ats=[row and row.due_at for row in firsts],
         jitters=[row and row.due_at - row.scheduled_for for row in firsts],
+        alones=[place in alone for place in range(len(firsts))],
     )
     return places, sorted(rows, key=attrgetter("nth"))
 

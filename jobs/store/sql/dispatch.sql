@@ -141,8 +141,9 @@ ORDER BY l.nth, t.due_at;
 -- name: facts
 -- The state of each job, for jobs.core.policies.decide. Its other triggers are read only if its policy and its
 -- candidates need them, and however many there are, a few are enough. %(due_ats)s and %(jitters)s belong to its first
--- candidate that may be skipped, or are null. For a workflow's schedule, the running runs of the workflow count as in
--- flight.
+-- candidate that may be skipped, or are null; %(alones)s: some candidate must run alone. For a workflow's schedule, the
+-- running runs of the workflow count as in flight. Of a job that may run as many side by side as its whole tenant, none
+-- are counted: the tenant's cap holds them. Behind an old snapshot a count walks the entries of all that ended since.
 -- index: primary key, trigger_unfinished_by_job, trigger_key_in_flight, workflowrun_running
 -- plan: kept
 -- returns: nth (the job, from 1), job_id, tenant_id, job_type, priority, active, ended, policies, target, delivery,
@@ -154,7 +155,7 @@ SELECT w.nth, w.job_id, j.tenant_id, j.job_type, j.priority,
        j.overlap_policy, j.misfire_policy, j.misfire_grace, j.catchup_window, j.max_concurrent, j.target, j.delivery,
        j.concurrency_key, carillon_now() AS now, others.in_flight + begun.runs AS in_flight,
        others.in_flight + begun.runs + others.retries::int AS unfinished,
-       CASE WHEN j.concurrency_key <> '' THEN (
+       CASE WHEN j.concurrency_key <> '' AND capped.by_job THEN (
            SELECT count(*) FROM jobs_trigger k
            WHERE k.tenant_id = j.tenant_id AND k.concurrency_key = j.concurrency_key AND k.concurrency_key <> ''
              AND k.phase = 'in_flight') ELSE 0 END AS key_in_flight,
@@ -182,17 +183,22 @@ SELECT w.nth, w.job_id, j.tenant_id, j.job_type, j.priority,
                WHERE t.job_id = w.job_id AND t.phase = 'pending' AND t.held = sight.held AND t.origin = 'schedule'
                  AND t.due_at <= carillon_now()
                ORDER BY t.scheduled_for LIMIT 1) older) END AS oldest_due
-FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interval[])
-         WITH ORDINALITY AS w(job_id, due_at, jitter, nth), LATERAL (
+FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interval[], %(alones)s::boolean[])
+         WITH ORDINALITY AS w(job_id, due_at, jitter, alone, nth), LATERAL (
     SELECT * FROM jobs_job WHERE id = w.job_id OFFSET 0) j, LATERAL (
+    SELECT w.alone OR j.overlap_policy <> 'allow' OR j.misfire_policy = 'backfill'
+           OR j.job_type = 'carillon.workflow'
+           OR j.max_concurrent < (SELECT max_in_flight FROM tenants_tenant WHERE id = j.tenant_id) AS by_job
+    OFFSET 0) capped, LATERAL (
     -- BETWEEN: for =, the kept plan may read the index of all jobs' triggers of that phase.
-    SELECT count(*) AS in_flight,
+    SELECT CASE WHEN capped.by_job THEN (
+               SELECT count(*) FROM jobs_trigger other
+               WHERE other.job_id = w.job_id AND other.phase IN ('pending', 'retrying', 'in_flight')
+                 AND other.phase BETWEEN 'in_flight' AND 'in_flight') ELSE 0 END AS in_flight,
            (SELECT 1 FROM jobs_trigger r
             WHERE r.job_id = w.job_id AND r.phase IN ('pending', 'retrying', 'in_flight')
               AND r.phase BETWEEN 'retrying' AND 'retrying' LIMIT 1) IS NOT NULL AS retries
-    FROM jobs_trigger other
-    WHERE other.job_id = w.job_id AND other.phase IN ('pending', 'retrying', 'in_flight')
-      AND other.phase BETWEEN 'in_flight' AND 'in_flight') others, LATERAL (
+    OFFSET 0) others, LATERAL (
     SELECT CASE j.job_type WHEN 'carillon.workflow' THEN carillon_running_runs(j.workflow_id) ELSE 0 END AS runs
     OFFSET 0) begun, LATERAL (
     SELECT CASE j.misfire_policy WHEN 'fire_once' THEN 1 ELSE j.max_catchup END
