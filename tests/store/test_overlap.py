@@ -231,7 +231,7 @@ class TestAJobThatMayFillItsTenant:
             job_ids=[job.id for job in jobs],
             due_ats=[None, None],
             jitters=[None, None],
-            alones=[False, False],
+            counts=[False, False],
         )
         assert [(each.in_flight, each.key_in_flight) for each in rows] == [(1, 2), (0, 0)]
 

@@ -104,13 +104,16 @@ def decide_all(candidates: Sequence[Any]) -> _ByDecision:
     return decided
 
 
-def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, JobFacts]]:
+def one_by_one(
+    candidates: Sequence[Any], *, counted: bool = False
+) -> Iterator[tuple[Decision, Any, Any, JobFacts]]:
     """Decide about one after another: one that is dispatched counts for the next of its job and of its key.
 
     Gives the decision, the candidate, its job's row, and the facts behind the decision, which stay valid until the next
-    candidate is asked for. Only reads, so explain asks it too.
+    candidate is asked for. Only reads, so explain asks it too; it wants each job's triggers in flight ``counted``, also
+    where their tenant's cap holds them and dispatch need not know.
     """
-    places, jobs = _jobs_of(candidates)
+    places, jobs = _jobs_of(candidates, counted=counted)
     facts_by_job = [_facts_of(job) for job in jobs]
     started_of_key: Counter[tuple[int, str]] = Counter()
     for row, place in zip(candidates, places, strict=True):
@@ -128,15 +131,15 @@ def one_by_one(candidates: Sequence[Any]) -> Iterator[tuple[Decision, Any, Any, 
                 started_of_key[key] += 1
 
 
-def _jobs_of(candidates: Iterable[Any]) -> tuple[list[int], list[Any]]:
+def _jobs_of(candidates: Iterable[Any], *, counted: bool) -> tuple[list[int], list[Any]]:
     """For each candidate the place of its job, and the jobs: rows of ``facts``.
 
-    That statement gets, for each job, the due_at and jitter of its first candidate that may be skipped, and whether any
-    is one of a backfill.
+    That statement gets, for each job, the due_at and jitter of its first candidate that may be skipped, and whether its
+    triggers in flight must be counted: one of a backfill starts beside none.
     """
     known: dict[UUID, int] = {}
     firsts: list[Any] = []
-    places, alone = [], set[int]()
+    places, backfilled = [], set[int]()
     for row in candidates:
         place = known.setdefault(row.job_id, len(firsts))
         if place == len(firsts):
@@ -144,13 +147,13 @@ def _jobs_of(candidates: Iterable[Any]) -> tuple[list[int], list[Any]]:
         if firsts[place] is None and may_skip(row):
             firsts[place] = row
         if row.origin == "backfill":
-            alone.add(place)
+            backfilled.add(place)
         places.append(place)
     rows = _SQL["facts"](
         job_ids=list(known),
         due_ats=[row and row.due_at for row in firsts],
         jitters=[row and row.due_at - row.scheduled_for for row in firsts],
-        alones=[place in alone for place in range(len(firsts))],
+        counts=[counted or place in backfilled for place in range(len(firsts))],
     )
     return places, sorted(rows, key=attrgetter("nth"))
 

@@ -59,7 +59,7 @@ def dispatch_decision(*, trigger_id: UUID, tenant_id: int) -> DispatchDecision |
     rows = _SQL["line"](id=trigger_id, tenant_id=tenant_id, most=MAX_UNFINISHED, limit=MAX_AHEAD)
     crowded = len(rows) > MAX_AHEAD
     started, stops = MAX_AHEAD if crowded else 0, False
-    for decision, row, _, facts in one_by_one(rows[-1:] if crowded else rows):
+    for decision, row, _, facts in one_by_one(rows[-1:] if crowded else rows, counted=True):
         if row.id == trigger_id:
             return DispatchDecision(
                 row=row,

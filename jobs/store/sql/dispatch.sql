@@ -141,9 +141,9 @@ ORDER BY l.nth, t.due_at;
 -- name: facts
 -- The state of each job, for jobs.core.policies.decide. Its other triggers are read only if its policy and its
 -- candidates need them, and however many there are, a few are enough. %(due_ats)s and %(jitters)s belong to its first
--- candidate that may be skipped, or are null; %(alones)s: some candidate must run alone. For a workflow's schedule, the
--- running runs of the workflow count as in flight. Of a job that may run as many side by side as its whole tenant, none
--- are counted: the tenant's cap holds them. Behind an old snapshot a count walks the entries of all that ended since.
+-- candidate that may be skipped, or are null. For a workflow's schedule, the running runs of the workflow count as in
+-- flight. Of a job that may run as many side by side as its whole tenant, those in flight are only counted if %(counts)s
+-- says so: the tenant's cap holds them. Behind an old snapshot a count walks the entries of all that ended since.
 -- index: primary key, trigger_unfinished_by_job, trigger_key_in_flight, workflowrun_running
 -- plan: kept
 -- returns: nth (the job, from 1), job_id, tenant_id, job_type, priority, active, ended, policies, target, delivery,
@@ -183,10 +183,10 @@ SELECT w.nth, w.job_id, j.tenant_id, j.job_type, j.priority,
                WHERE t.job_id = w.job_id AND t.phase = 'pending' AND t.held = sight.held AND t.origin = 'schedule'
                  AND t.due_at <= carillon_now()
                ORDER BY t.scheduled_for LIMIT 1) older) END AS oldest_due
-FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interval[], %(alones)s::boolean[])
-         WITH ORDINALITY AS w(job_id, due_at, jitter, alone, nth), LATERAL (
+FROM unnest(%(job_ids)s::uuid[], %(due_ats)s::timestamptz[], %(jitters)s::interval[], %(counts)s::boolean[])
+         WITH ORDINALITY AS w(job_id, due_at, jitter, counted, nth), LATERAL (
     SELECT * FROM jobs_job WHERE id = w.job_id OFFSET 0) j, LATERAL (
-    SELECT w.alone OR j.overlap_policy <> 'allow' OR j.misfire_policy = 'backfill'
+    SELECT w.counted OR j.overlap_policy <> 'allow' OR j.misfire_policy = 'backfill'
            OR j.job_type = 'carillon.workflow'
            OR j.max_concurrent < (SELECT max_in_flight FROM tenants_tenant WHERE id = j.tenant_id) AS by_job
     OFFSET 0) capped, LATERAL (

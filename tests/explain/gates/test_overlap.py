@@ -41,6 +41,17 @@ class TestOverlap:
         execution.finish([finish_of(*others[0])])
         passed(trigger)
 
+    def test_is_shut_beside_its_tenants_cap_where_both_are_reached(self) -> None:
+        job = make_job(
+            make_tenant(max_in_flight=2), overlap_policy="allow", max_concurrent=2, concurrency_key="db"
+        )
+        others = [make_running(job, concurrency_key="db") for _ in range(2)]
+        trigger = make_trigger(job, concurrency_key="db")
+        assert set(blocking(trigger)) == {"overlap", "concurrency_key", "tenant_cap"}
+        assert not is_dispatched(trigger)
+        execution.finish([finish_of(*others[0])])
+        passed(trigger)
+
     def test_shuts_for_good_where_the_policy_skips(self) -> None:
         job = make_job(overlap_policy="skip")
         make_trigger(job, "retrying", due_at=now() + HOUR)

@@ -31,7 +31,7 @@ PARAMETERS: Parameters = {
         "job_ids": s.job_ids,
         "due_ats": [s.now - HOUR] * len(s.job_ids),
         "jitters": [timedelta()] * len(s.job_ids),
-        "alones": [True] * len(s.job_ids),
+        "counts": [True] * len(s.job_ids),
     },
     "dispatch.skip_missed": lambda s: {
         "job_ids": s.job_ids,
