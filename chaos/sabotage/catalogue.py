@@ -197,7 +197,11 @@ _ALL = (
         breaks="dispatch does not look at the job's other firings (overlap policies)",
         caught_as=frozenset({"overlap"}),
         edits=(
-            Edit("dispatch.facts", "SELECT count(*) AS in_flight", "SELECT 0 * count(*) AS in_flight"),
+            Edit(
+                "dispatch.facts",
+                "SELECT count(*) FROM jobs_trigger other",
+                "SELECT 0 * count(*) FROM jobs_trigger other",
+            ),
             Edit("dispatch.facts", "others.retries::int", "0 * others.retries::int"),
         ),
     ),
