@@ -214,12 +214,12 @@ class TestAJobThatMayFillItsTenant:
         assert queued_ids() == []
 
     def test_starts_none_beside_others_where_one_must_run_alone(self) -> None:
-        tenant = make_tenant(max_in_flight=3)
-        job, late = (make_job(tenant, max_concurrent=3, misfire_policy=p) for p in ("fire_all", "backfill"))
+        tenant = make_tenant(max_in_flight=9)
+        job, late = (make_job(tenant, max_concurrent=9, misfire_policy=p) for p in ("fire_all", "backfill"))
         make_trigger(job, "running")
         make_trigger(job, origin="backfill")
         make_trigger(late, "running")
-        make_trigger(late, scheduled_for=factories.now() - HOUR)
+        make_trigger(late, scheduled_for=factories.now() - 10 * MINUTE)
         assert queued_ids() == []
 
     def test_is_not_counted(self) -> None:
