@@ -9,6 +9,7 @@ from jobs.core.workflows.states import SCHEDULE_TYPE
 from jobs.engine.reaper import reap_leases
 from jobs.models import Job, Trigger, Workflow, WorkflowRun
 from jobs.store import workflows as store
+from tenants.models import Tenant
 from tests import factories
 from tests.engine.conftest import Beat
 from tests.factories import HOUR, MINUTE, SECOND
@@ -172,6 +173,22 @@ class TestOverlap:
         assert town.firings()[2] == ("pending", "")
         town.finish()
         assert town.runs() == ["succeeded"] * 3
+
+    def test_allowed_counts_runs_and_firings_together_though_they_may_fill_the_tenant(
+        self, town: Town
+    ) -> None:
+        Tenant.objects.update(max_in_flight=2)
+        town.create(
+            overlap_policy="allow", max_concurrent=2, schedule={"type": "interval", "every_seconds": 10}
+        )
+        town.wait(11 * SECOND)
+        town.fire()
+        # The run goes on with no trigger in flight.
+        Trigger.objects.filter(job_type="noop").update(state="retrying", due_at=factories.now() + HOUR)
+        for _ in range(2):
+            town.wait(10 * SECOND)
+            town.beat.step()
+        assert [state for state, _ in town.firings()] == ["succeeded", "queued", "pending"]
 
     def test_does_not_count_runs_of_other_workflows(self, town: Town) -> None:
         town.create(overlap_policy="skip")
