@@ -225,6 +225,7 @@ def _strike(fault: Fault, cluster: Cluster, profile: Profile, *, say: Callable[[
             leader=fault.changes_leader,
             kills=fault.kills,
             clock_seconds=fault.clock_seconds,
+            resets=fault.resets,
         )
         cluster.journal.note(struck)
         try:

@@ -31,6 +31,7 @@ class Fault(ABC):
     changes_leader: bool = False
     kills: bool = True
     clock_seconds: float = 0.0
+    resets: bool = False
     #: Whether workers must ask a name server that never answers, where the machine lets them.
     silent_names: ClassVar[bool] = False
     #: Whether it strikes hosts. Processes and servers are then spread over some, without proxies between.

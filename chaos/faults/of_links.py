@@ -41,6 +41,7 @@ class Partition(Fault):
         self.cluster.proxies.set(*self.link, _MODES[self.mode])
 
     def heal(self) -> None:
+        # What a black hole kept back is let through first, so work may begin just before the reset.
         self.cluster.proxies.set(*self.link, Weather())
         if self.resets:
             self.cluster.proxies.cut(*self.link)

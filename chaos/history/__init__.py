@@ -105,7 +105,8 @@ class Struck:
 
     ``affects`` names the tenants whose rows, jobs or links it touches; null: all tenants'. ``leader``: the leader
     itself must change. ``kills``: processes may end or be cut off by it, so that triggers they held may be executed
-    again. ``clock_seconds``: how far ahead the database's clock is put while it lasts.
+    again. ``clock_seconds``: how far ahead the database's clock is put while it lasts. ``resets``: its heal resets
+    connections, and so is a second strike.
     """
 
     at: float
@@ -116,6 +117,7 @@ class Struck:
     leader: bool = False
     kills: bool = True
     clock_seconds: float = 0.0
+    resets: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -250,7 +250,9 @@ class Case:
         )
 
     def strikes(self, window: Window) -> list[tuple[float, float]]:
-        """The stretches in which it could find a trigger in flight: mostly one, from the strike to the heal."""
+        """The stretches in which it could find a trigger in flight: mostly one, from the strike to the heal. A heal that
+        resets connections has a stretch of its own.
+        """
         if window.id not in self._strikes:
             begin, end = window.struck_at, window.healed_at
             if window.limits.by_jobs:
@@ -261,6 +263,8 @@ class Case:
                 ]
             else:
                 found = [(begin, min(end, begin + SUDDEN_SECONDS) if window.limits.sudden else end)]
+            if window.resets:
+                found.append((end - SUDDEN_SECONDS, end + SUDDEN_SECONDS))
             self._strikes[window.id] = found
         return self._strikes[window.id]
 

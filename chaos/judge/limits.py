@@ -101,7 +101,7 @@ AWAY_SHARE = 0.1
 #: Fewer calls than this do not show a promise about 99 in 100.
 PROBES = 100
 EARLY_SECONDS = 0.05
-#: To list a family of processes and kill all of it.
+#: To list a family of processes and kill all of it, or to reset each connection of a link.
 SUDDEN_SECONDS = 0.5
 #: From an answer the receiver has sent to the outcome's commit: a flush every 100 ms, and a small machine.
 FINISH_SECONDS = 1.0

@@ -20,6 +20,7 @@ class Window:
     leader: bool = False
     kills: bool = True
     clock_seconds: float = 0.0
+    resets: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -75,6 +76,7 @@ def windows_of(struck: Sequence[Struck], healed: Sequence[Healed], *, until: flo
             strike.leader,
             strike.kills,
             strike.clock_seconds,
+            strike.resets,
         )
         for strike in sorted(struck, key=lambda strike: strike.at)
     ]

@@ -41,6 +41,15 @@ class TestRepeated:
     def test_catches_what_began_after_the_strike_however_long_it_lasts(self, number):
         assert kinds([*a_run(JOB, more=a_fault(number, 19, 24)), *again()]) == {"executed twice"}
 
+    @pytest.mark.parametrize(
+        ("healed", "resets", "passes"), [(20.1, True, True), (20.1, False, False), (23, True, False)]
+    )
+    def test_excuses_what_was_in_flight_when_a_heal_reset_its_link(self, healed, resets, passes):
+        records = [*a_run(JOB, more=a_fault(9, 10, healed, resets=resets)), *again()]
+        assert ("executed twice" not in kinds(records)) == passes
+        # A strike accounts for one more execution, whichever stretch of it.
+        assert "executed twice" in kinds([*records, *again(late=8, fence=3, attempt=3)])
+
     def test_catches_a_third_execution_in_one_fault(self):
         more = a_fault(5, 20.01, 40)
         records = [*a_run(JOB, more=more), *again(), *again(late=8, fence=3, attempt=3)]
