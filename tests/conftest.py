@@ -27,6 +27,7 @@ from jobs.engine import endings
 from jobs.handlers import registry
 from jobs.limits import Buckets, shared, shared_buckets
 from jobs.limits.shared import BUDGET_SECONDS, SLOW_SECONDS
+from jobs.models import Job
 from jobs.store import db, partitions
 from jobs.telemetry import Outage
 from jobs.wakeups import sender, the_pull_notifier
@@ -43,6 +44,16 @@ from tests.stack import EMPTY_COPY, OWN
 admin.autodiscover()
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
+#: ``carillon_clock()`` as the migrations made it, but where a session has set ``tests.one_time``. A function that each
+#: test makes would have all kept plans made again.
+ONE_TIME = """
+DO $do$
+BEGIN
+    EXECUTE format(
+        'CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE AS '
+        '$$ SELECT CASE current_setting(''tests.one_time'', true) WHEN ''on'' THEN carillon_now() ELSE (%s) END $$',
+        (SELECT rtrim(trim(prosrc, E' \\n'), ';') FROM pg_proc WHERE oid = 'carillon_clock()'::regprocedure));
+END $do$"""
 # Slowness of a busy machine is not a failure. All other settings are Hypothesis's: where CI is set, examples are the
 # same each time.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,16 +63,22 @@ waiting.patience = 4.0
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """The tests' database. Stages copy it before it has a row, and need not migrate a database of their own."""
-    if OWN not in os.environ:
-        return
+    """The tests' database. Stages copy it as it was migrated, and need not migrate a database of their own."""
     with django_db_blocker.unblock():
-        connection.close()
+        if Job._meta.db_table not in connection.introspection.table_names():
+            return  # pytest-django makes it where a test of this run has the database
+        if OWN in os.environ:
+            connection.close()
+            _copy_empty(connection.settings_dict["NAME"])
+        with connection.cursor() as cursor:
+            cursor.execute(ONE_TIME)
+
+
+def _copy_empty(database: str) -> None:
     copy = "CREATE DATABASE {} TEMPLATE {}"
-    names = map(sql.Identifier, (EMPTY_COPY, connection.settings_dict["NAME"]))
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as session:
         if not session.execute("SELECT 1 FROM pg_database WHERE datname = %s", [EMPTY_COPY]).fetchone():
-            session.execute(sql.SQL(copy).format(*names))
+            session.execute(sql.SQL(copy).format(sql.Identifier(EMPTY_COPY), sql.Identifier(database)))
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -128,7 +145,7 @@ def statements_have_one_time(request: pytest.FixtureRequest) -> None:
     """In a test that is one transaction, time stands still within each statement.
 
     To the engine a statement is an instant. A firing that fell due between the two clocks of a statement would be
-    neither due nor ahead. The rollback sets the clock going again.
+    neither due nor ahead. It ends with the transaction.
     """
     marker = request.node.get_closest_marker("django_db")
     if marker is None or "transactional_db" in request.fixturenames or "live_server" in request.fixturenames:
@@ -137,10 +154,7 @@ def statements_have_one_time(request: pytest.FixtureRequest) -> None:
         return
     request.getfixturevalue("db")
     with connection.cursor() as cursor:
-        cursor.execute(
-            "CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE"
-            " AS $$ SELECT carillon_now() $$"
-        )
+        cursor.execute("SELECT set_config('tests.one_time', 'on', true)")
 
 
 @pytest.fixture
@@ -172,12 +186,28 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     request.getfixturevalue("transactional_db")
     yield
     factories.set_clock(timedelta())
+    if _partitions() in _usual_partitions:
+        return
     for table in partitions.ALL:
         partitions.ensure(table)
         latest = table.start_of(factories.now()) + table.span * (table.ahead + 1)
         for each in partitions.past(table, before=FOREVER):
             if each.until > latest:
                 partitions.drop_one(each)
+    _usual_partitions[:] = [_partitions()]
+
+
+_usual_partitions: list[list[str]] = []
+
+
+def _partitions() -> list[str]:
+    parents = [table.table for table in partitions.ALL]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = ANY(%s::regclass[]) ORDER BY 1",
+            [parents],
+        )
+        return [name for (name,) in cursor.fetchall()]
 
 
 @pytest.fixture(autouse=True)
