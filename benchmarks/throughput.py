@@ -2,10 +2,11 @@
 
 All use the same servers and two worker processes, in turns, so that a busy moment of the machine strikes all; medians
 are compared. Carillon is clocked by Postgres from the moment the jobs became visible and due (nothing materialized yet)
-to the last recorded success. It is clocked once more for triggers that were materialized before they fell due, and once
-more without batching: one trigger a message, and each claim and each finish a durable commit of its own. Celery is
-clocked from the first publish to the empty queue, while its publisher runs, as it would in practice. procrastinate is
-clocked by its own events, from the one commit that deferred all to the last success.
+to the last recorded success. It is clocked once more for triggers that were materialized before they fell due, and
+once more without batching: one trigger a message, and each claim and each finish a durable commit of its own. A third
+time its worker is behind PgBouncer by transaction, where no plan is kept. Celery is clocked from the first publish to
+the empty queue, while its publisher runs, as it would in practice. procrastinate is clocked by its own events, from the
+one commit that deferred all to the last success.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from benchmarks import carillon
 from benchmarks.peers.queues import runs as queues
 from benchmarks.report import Report, Row
 from benchmarks.stage import WORKER_PROCESSES, BenchError, Stage
+from stage.pgbouncer import MISSING, PROGRAM
 
 ROUNDS = 3
 #: Below this scale one round shows that everything runs.
@@ -24,6 +26,7 @@ TRIGGERS, UNBATCHED_TRIGGERS = 60_000, 6_000
 LEAD = timedelta(seconds=25)
 END_TO_END = "Carillon, end to end"
 AHEAD = "Carillon, materialized ahead"
+POOLED = "Carillon, end to end behind PgBouncer"
 UNBATCHED = "Carillon, unbatched"
 DEFAULT = "Celery, default settings"
 TUNED = "Celery, tuned transport"
@@ -40,10 +43,15 @@ def measure(stage: Stage, *, scale: float) -> Report:
     def note(name: str, rate: float) -> None:
         rates.setdefault(name, []).append(rate)
 
+    if not PROGRAM:
+        stage.say(f"left out: {POOLED}, as {MISSING}")
     for _ in range(rounds):
         with carillon.running(stage):
             note(END_TO_END, _end_to_end(stage, count))
             note(AHEAD, _materialized_ahead(stage, count))
+        if PROGRAM:
+            with stage.pooled() as environment, carillon.running(stage, environment=environment):
+                note(POOLED, _end_to_end(stage, count))
         note(DEFAULT, queues.celery(stage, "default", int(15_000 * scale)))
         note(TUNED, queues.celery(stage, "tuned", int(30_000 * scale)))
         with carillon.running(stage, environment=carillon.WITHOUT_BATCHING):
@@ -73,6 +81,7 @@ def _report(rates: Mapping[str, list[float]], count: int) -> Report:
             "ratio_tuned": round(ours / median(rates[TUNED]), 2),
             "ratio_procrastinate": round(ours / median(rates[PROCRASTINATE]), 2),
             "ratio_unbatched_to_default": round(median(rates[UNBATCHED]) / first, 2),
+            **({"ratio_pooled_to_direct": round(median(rates[POOLED]) / ours, 2)} if POOLED in rates else {}),
             "rates": {name: [round(rate) for rate in found] for name, found in rates.items()},
         },
     )

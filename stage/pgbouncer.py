@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from scheduler_project.embedded.account import postgres_account
 from scheduler_project.embedded.server import die_with_parent
 from stage.processes import free_port, tail
+from stage.urls import as_url
 from stage.waiting import wait_until
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
@@ -88,6 +89,14 @@ class PgBouncer:
     def conninfo(self, database: str) -> str:
         """How to reach that database through it."""
         return make_conninfo(self._url, host="127.0.0.1", port=self.port, dbname=database)
+
+    def environment(self, database: str) -> dict[str, str]:
+        """Settings of processes that reach that database through it."""
+        return {
+            "CARILLON_POOLER": self.mode,
+            "DATABASE_DIRECT_URL": as_url(make_conninfo(self._url, dbname=database)),
+            "DATABASE_URL": as_url(self.conninfo(database)),
+        }
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, tail(self._log, 20)

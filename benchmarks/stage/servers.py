@@ -20,9 +20,11 @@ import django.db
 import psycopg
 import redis
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.stage.actor import BenchError, ManagedProcess
 from scheduler_project.embedded.stack import EmbeddedStack
+from stage.pgbouncer import PgBouncer
 from stage.processes import free_port, run_python, start_python
 from stage.waiting import NotInTime, wait_until
 
@@ -88,6 +90,20 @@ class Stage:
     def redis_socket(self) -> str:
         """Where Redis listens, for a proxy in front of it."""
         return str(self.redis.connection_pool.connection_kwargs["path"])
+
+    @contextmanager
+    def pooled(self) -> Iterator[dict[str, str]]:
+        """PgBouncer in front of Carillon's database, by transaction. Yields the environment of processes behind it."""
+        from django.conf import settings
+
+        with PgBouncer(self._database_url, mode="transaction") as pooler:
+            # Processes that are told of a database need to be told the rest, too.
+            rest = {
+                "REDIS_URL": self.redis_url,
+                "SECRET_KEY": settings.SECRET_KEY,
+                "ALLOWED_HOSTS": "localhost",
+            }
+            yield pooler.environment(str(conninfo_to_dict(self._database_url)["dbname"])) | rest
 
     def connect(self) -> psycopg.Connection[Any]:
         """A new connection to Carillon's database, for a transaction that stays open. The caller closes it."""

@@ -250,8 +250,8 @@ class Case:
         )
 
     def strikes(self, window: Window) -> list[tuple[float, float]]:
-        """The stretches in which it could find a trigger in flight: mostly one, from the strike to the heal. A heal that
-        resets connections has a stretch of its own.
+        """The stretches in which it could find a trigger in flight: mostly one, from the strike to the heal. Where the
+        heal resets connections, that is another.
         """
         if window.id not in self._strikes:
             begin, end = window.struck_at, window.healed_at

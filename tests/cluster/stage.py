@@ -24,6 +24,7 @@ from scheduler_project.embedded import paths
 from stage.pgbouncer import PgBouncer
 from stage.processes import run_python, start_python
 from stage.rabbitmq import RabbitMQ
+from stage.urls import as_url
 from stage.waiting import wait_until
 from tests import abreast
 from tests.stack import EMPTY_COPY, OWN, STAGE_REDIS_URL
@@ -73,11 +74,7 @@ class Stage:
             del self.environment["REDIS_URL"]
         self.environment["DATABASE_URL"] = self.database_url = as_url(self.environment["DATABASE_URL"])
         if pooler:
-            self.environment |= {
-                "CARILLON_POOLER": pooler.mode,
-                "DATABASE_DIRECT_URL": self.database_url,
-                "DATABASE_URL": as_url(pooler.conninfo(self._name)),
-            }
+            self.environment |= pooler.environment(self._name)
         if embedded:
             del self.environment["DATABASE_URL"], self.environment["REDIS_URL"]
             self.database_url = paths.embedded_database_url(self.data_dir)
@@ -252,12 +249,3 @@ def own_database_url() -> str:
     known = connection.get_connection_params()
     given = {key: known[key] for key in ("host", "port", "user", "password", "dbname") if known.get(key)}
     return as_url(psycopg.conninfo.make_conninfo(**given))
-
-
-def as_url(conninfo: str) -> str:
-    """``host=… dbname=…`` as the URL that settings want."""
-    parts = psycopg.conninfo.conninfo_to_dict(conninfo)
-    query = "&".join(f"{key}={parts[key]}" for key in ("host", "port") if parts.get(key))
-    user, password = parts.get("user", ""), parts.get("password")
-    credentials = f"{user}:{password}" if password else f"{user}"
-    return f"postgresql://{credentials}@/{parts['dbname']}?{query}"

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from stage.urls import as_url
 from stage.waiting import wait_until
 from tenants.actions import create_api_key
 from tests import factories
-from tests.cluster.stage import as_url, own_database_url
+from tests.cluster.stage import own_database_url
 from tests.cluster.web import Web, serving
 from tests.replica.server import Replica
 

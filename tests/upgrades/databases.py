@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from stage.processes import run_python, start_python
-from tests.cluster.stage import as_url
+from stage.urls import as_url
 
 MIGRATE = ("manage.py", "migrate", "--no-input", "--skip-checks")
 
