@@ -7,12 +7,20 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from jobs.explain.wellbeing import wellbeing
+from tenants.models import Tenant
+from tests.factories import make_tenant
 from tests.interfaces.admin.world import World, signed_in
 
 
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+@pytest.fixture
+def tenant() -> Tenant:
+    """For tests that need no row of all that the console shows: those take most of the time of a short test."""
+    return make_tenant()
 
 
 @pytest.fixture

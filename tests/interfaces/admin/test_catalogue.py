@@ -78,10 +78,10 @@ class TestADefinition:
         ids=[f"row {row}: {field} {n}" for n, (row, _, field, _) in enumerate(SENT)],
     )
     def test_is_refused_at_its_input(
-        self, world: World, operator: Client, row: int, changes: dict[str, Any], field: str, right: str
+        self, tenant: Tenant, operator: Client, row: int, changes: dict[str, Any], field: str, right: str
     ) -> None:
         before = stored()
-        sent = typed(changes) | {"tenant": str(world.tenant.id)}
+        sent = typed(changes) | {"tenant": str(tenant.id)}
         said = errors_of(operator.post(reverse("admin:jobs_job_add"), sent))
         assert list(said) == [input_of(field)], said
         text = said[input_of(field)]
@@ -106,9 +106,9 @@ class TestADefinition:
         ids=brief,
     )
     def test_is_refused_where_its_text_is_no_json(
-        self, world: World, operator: Client, name: str, text: str, right: str
+        self, tenant: Tenant, operator: Client, name: str, text: str, right: str
     ) -> None:
-        sent = inputs(tenant=str(world.tenant.id), **{name: text})
+        sent = inputs(tenant=str(tenant.id), **{name: text})
         said = errors_of(operator.post(reverse("admin:jobs_job_add"), sent))
         assert list(said) == [name]
         assert right in said[name]
@@ -131,9 +131,9 @@ class TestADefinition:
         ids=brief,
     )
     def test_is_refused_where_a_number_only_looks_like_one(
-        self, world: World, operator: Client, name: str, text: str
+        self, tenant: Tenant, operator: Client, name: str, text: str
     ) -> None:
-        sent = inputs(tenant=str(world.tenant.id), **{name: text})
+        sent = inputs(tenant=str(tenant.id), **{name: text})
         assert list(errors_of(operator.post(reverse("admin:jobs_job_add"), sent))) == [name]
         assert not Job.objects.filter(name="nightly").exists()
 
@@ -217,10 +217,10 @@ class TestAKey:
         ids=brief,
     )
     def test_is_refused_at_its_input(
-        self, world: World, operator: Client, changes: dict[str, str], name: str
+        self, tenant: Tenant, operator: Client, changes: dict[str, str], name: str
     ) -> None:
         before = ApiKey.objects.count()
-        sent = {"tenant": str(world.tenant.id), "name": "deploy", "scopes": "read"} | changes
+        sent = {"tenant": str(tenant.id), "name": "deploy", "scopes": "read"} | changes
         said = errors_of(operator.post(reverse("admin:tenants_apikey_add"), sent))
         assert list(said) == [name]
         assert ApiKey.objects.count() == before

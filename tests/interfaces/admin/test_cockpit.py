@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from jobs.admin.job.cockpit import MAX_ANSWER, MAX_FIRINGS, figures
 from jobs.models import Job, SkippedRange, Trigger
+from tenants.models import Tenant
 from tests import factories
 from tests.interfaces.admin.world import World
 
@@ -31,9 +32,9 @@ def fired(job: Job, minutes_ago: int, state: str = "succeeded", **columns: objec
 
 class TestStrip:
     def test_shows_the_latest_firings_each_with_its_shape_and_a_link(
-        self, world: World, operator: Client
+        self, tenant: Tenant, operator: Client
     ) -> None:
-        job = factories.make_job(world.tenant)
+        job = factories.make_job(tenant)
         for number, state in enumerate(("dead", "succeeded", "skipped", "cancelled", "running", "retrying")):
             fired(job, 10 - number, state)
         marks = re.findall(r'<a class="firing firing-(\w+)"[^>]*href="([^"]+)"', page_of(operator, job))
@@ -47,8 +48,8 @@ class TestStrip:
         ]
         assert operator.get(marks[0][1]).status_code == 200
 
-    def test_ends_at_ninety_however_many_there_are(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant)
+    def test_ends_at_ninety_however_many_there_are(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
         at = factories.now() - timedelta(days=1)
         factories.make_triggers(job, MAX_FIRINGS + 30, "succeeded", scheduled_for=at)
         assert page_of(operator, job).count('class="firing ') == MAX_FIRINGS
@@ -67,8 +68,8 @@ class TestStrip:
         )
         assert 'title="1,440 firings skipped (paused)' in page_of(operator, world.job)
 
-    def test_names_no_firing_that_lies_ahead(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant)
+    def test_names_no_firing_that_lies_ahead(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
         fired(job, -1, "pending")
         assert 'class="firing ' not in page_of(operator, job)
 
@@ -101,8 +102,8 @@ class TestFigures:
 
 
 class TestFailure:
-    def test_of_the_last_firing_is_shown_with_its_answer(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant)
+    def test_of_the_last_firing_is_shown_with_its_answer(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
         fired(job, 5)
         dead = fired(job, 3, "dead", attempt_count=2)
         for number, status in ((1, 500), (2, 503)):
@@ -127,8 +128,8 @@ class TestFailure:
         assert shown.count("x" * (MAX_ANSWER - 20)) == 1
         assert "x" * MAX_ANSWER not in shown
 
-    def test_is_gone_once_one_succeeds(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant)
+    def test_is_gone_once_one_succeeds(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
         factories.make_attempt(fired(job, 3, "dead", attempt_count=1), "failed", error_code="boom")
         assert 'id="failure"' in page_of(operator, job)
         fired(job, 1, attempt_count=1)
@@ -137,9 +138,9 @@ class TestFailure:
 
 class TestBlockers:
     def test_a_retrying_firing_that_makes_overlap_skip_the_next_is_linked(
-        self, world: World, operator: Client
+        self, tenant: Tenant, operator: Client
     ) -> None:
-        job = factories.make_job(world.tenant, overlap_policy="skip")
+        job = factories.make_job(tenant, overlap_policy="skip")
         culprit = fired(job, 30, "retrying", attempt_count=3)
         for minutes in range(3):
             fired(job, 10 - minutes, "skipped", reason="overlap")
@@ -148,16 +149,16 @@ class TestBlockers:
         assert reverse("admin:jobs_trigger_change", args=[culprit.id]) in shown
         assert "3 firings after it were skipped" in shown
 
-    def test_none_is_named_when_nothing_is_skipped_for_it(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant, overlap_policy="skip")
+    def test_none_is_named_when_nothing_is_skipped_for_it(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant, overlap_policy="skip")
         fired(job, 5, "skipped", reason="overlap")
         fired(job, 3, "retrying", attempt_count=3)
         assert "were skipped" not in page_of(operator, job)
 
     def test_the_page_of_a_skipped_firing_links_what_was_under_way(
-        self, world: World, operator: Client
+        self, tenant: Tenant, operator: Client
     ) -> None:
-        job, now = factories.make_job(world.tenant, overlap_policy="skip"), factories.now()
+        job, now = factories.make_job(tenant, overlap_policy="skip"), factories.now()
         fired(job, 40, started_at=now - 40 * MINUTE, finished_at=now - 39 * MINUTE)
         culprit = fired(job, 30, "retrying", attempt_count=1, started_at=now - 30 * MINUTE)
         skipped = fired(job, 10, "skipped", reason="overlap", finished_at=now - 9 * MINUTE)
@@ -168,8 +169,8 @@ class TestBlockers:
 
 
 class TestPage:
-    def test_asks_little_of_a_job_with_many_firings(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant)
+    def test_asks_little_of_a_job_with_many_firings(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant)
         factories.make_triggers(
             job, 300, "skipped", reason="overlap", scheduled_for=factories.now() - timedelta(days=1)
         )
@@ -185,11 +186,9 @@ class TestPage:
         assert "close-books" in text
 
     def test_the_next_firing_of_a_viewer_is_the_first_of_those_shown(
-        self, world: World, staff: object
+        self, tenant: Tenant, staff: object
     ) -> None:
-        job = factories.make_job(
-            world.tenant, interval=MINUTE, next_fire_at=factories.now() + timedelta(hours=1)
-        )
+        job = factories.make_job(tenant, interval=MINUTE, next_fire_at=factories.now() + timedelta(hours=1))
         text = page_of(staff("view_job"), job)  # type: ignore[operator]
         first = re.search(r'id="next-firings".*?datetime="([^"]+)"', text, re.DOTALL)
         assert first is not None
@@ -197,8 +196,8 @@ class TestPage:
 
 
 class TestTriggerPage:
-    def test_shows_the_payload_the_firing_was_given(self, world: World, operator: Client) -> None:
-        job = factories.make_job(world.tenant, payload={"of": "the job"})
+    def test_shows_the_payload_the_firing_was_given(self, tenant: Tenant, operator: Client) -> None:
+        job = factories.make_job(tenant, payload={"of": "the job"})
         own = fired(job, 2, payload={"of": "its own"})
         url = reverse("admin:jobs_trigger_change", args=[own.id])
         text = operator.get(url).content.decode()
