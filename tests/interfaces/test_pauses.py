@@ -205,7 +205,7 @@ class TestTheEnd:
             cursor.execute("ANALYZE jobs_job")
             cursor.execute(
                 "EXPLAIN SELECT id, tenant_id FROM jobs_job WHERE paused_until IS NOT NULL "
-                "AND paused_until <= carillon_clock() ORDER BY paused_until LIMIT 250"
+                "AND paused_until <= carillon_now() ORDER BY paused_until LIMIT 250"
             )
             plan = "\n".join(row[0] for row in cursor.fetchall())
         assert "job_paused_until" in plan

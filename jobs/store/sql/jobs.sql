@@ -102,7 +102,7 @@ RETURNING j.id, j.expires_at;
 -- index: job_paused_until
 -- returns: id, tenant_id
 SELECT id, tenant_id FROM jobs_job
-WHERE paused_until IS NOT NULL AND paused_until <= carillon_clock() AND tenant_id <> ALL(%(but)s::bigint[])
+WHERE paused_until IS NOT NULL AND paused_until <= carillon_now() AND tenant_id <> ALL(%(but)s::bigint[])
 ORDER BY paused_until LIMIT %(limit)s;
 
 -- name: hold_paused
@@ -269,7 +269,7 @@ WITH candidate AS (
     SELECT id, (SELECT t.id FROM jobs_trigger t
                 WHERE t.job_id = jobs_job.id AND t.phase IN ('pending', 'retrying', 'in_flight') LIMIT 1) IS NULL AS idle
     FROM jobs_job
-    WHERE expires_at <= carillon_clock() AND deleted_at IS NULL
+    WHERE expires_at <= carillon_now() AND deleted_at IS NULL
     ORDER BY expires_at LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 )

@@ -144,7 +144,7 @@ ON CONFLICT (run_id) DO UPDATE SET at = excluded.at, reason = excluded.reason WH
 -- returns: run_id, tenant_id, at, reason, running
 SELECT due.*, run.running FROM (
     SELECT run_id, tenant_id, at, reason FROM jobs_duecancel
-    WHERE at <= carillon_clock() ORDER BY at LIMIT %(limit)s) due, LATERAL (
+    WHERE at <= carillon_now() ORDER BY at LIMIT %(limit)s) due, LATERAL (
     SELECT state = 'running' AS running FROM jobs_workflowrun WHERE id = due.run_id
     FOR NO KEY UPDATE SKIP LOCKED) run;
 
