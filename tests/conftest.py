@@ -44,14 +44,14 @@ from tests.stack import EMPTY_COPY, OWN
 admin.autodiscover()
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
-#: ``carillon_clock()`` as the migrations made it, but where a session has set ``tests.one_time``. A function that each
-#: test makes would have all kept plans made again.
+#: ``carillon_clock()`` as the migrations made it, but where a session has set ``carillon.one_time``. A function made in
+#: each test would have all kept plans made again.
 ONE_TIME = """
 DO $do$
 BEGIN
     EXECUTE format(
         'CREATE OR REPLACE FUNCTION carillon_clock() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE AS '
-        '$$ SELECT CASE current_setting(''tests.one_time'', true) WHEN ''on'' THEN carillon_now() ELSE (%s) END $$',
+        '$$ SELECT CASE current_setting(''carillon.one_time'', true) WHEN ''on'' THEN carillon_now() ELSE (%s) END $$',
         (SELECT rtrim(trim(prosrc, E' \\n'), ';') FROM pg_proc WHERE oid = 'carillon_clock()'::regprocedure));
 END $do$"""
 # Slowness of a busy machine is not a failure. All other settings are Hypothesis's: where CI is set, examples are the
@@ -154,7 +154,7 @@ def statements_have_one_time(request: pytest.FixtureRequest) -> None:
         return
     request.getfixturevalue("db")
     with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('tests.one_time', 'on', true)")
+        cursor.execute("SELECT set_config('carillon.one_time', 'on', true)")
 
 
 @pytest.fixture
