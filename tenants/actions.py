@@ -125,7 +125,8 @@ def create_api_key(
         expires_at=expires_at,
         rate_per_second=rate_per_second,
     )
-    # Not full_clean(), which would ask the database, in three statements, for what is known here.
+    # full_clean() would also ask the database whether its CHECKs hold, which was seen to above, and whether the random
+    # prefix is taken.
     key.clean_fields(exclude={"tenant"})
     key.save(force_insert=True)
     return key, f"ck_{prefix}_{secret}"

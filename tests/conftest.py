@@ -176,6 +176,10 @@ def keys_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)
 
 
+#: The partitions when they were last put in order. Most tests leave these.
+_in_order: list[str] = []
+
+
 @pytest.fixture(autouse=True)
 def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that commits and moved its clock ahead may have dropped partitions of any table, and made others."""
@@ -186,7 +190,7 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     request.getfixturevalue("transactional_db")
     yield
     factories.set_clock(timedelta())
-    if _partitions() in _usual_partitions:
+    if _partitions() == _in_order:
         return
     for table in partitions.ALL:
         partitions.ensure(table)
@@ -194,13 +198,11 @@ def partitions_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
         for each in partitions.past(table, before=FOREVER):
             if each.until > latest:
                 partitions.drop_one(each)
-    _usual_partitions[:] = [_partitions()]
-
-
-_usual_partitions: list[list[str]] = []
+    _in_order[:] = _partitions()
 
 
 def _partitions() -> list[str]:
+    """The names of all tables' partitions, in one statement."""
     parents = [table.table for table in partitions.ALL]
     with connection.cursor() as cursor:
         cursor.execute(

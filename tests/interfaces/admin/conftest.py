@@ -19,7 +19,7 @@ def world() -> World:
 
 @pytest.fixture
 def tenant() -> Tenant:
-    """For tests that need no row of all that the console shows: those take most of the time of a short test."""
+    """For tests that need none of the world's rows, which take most of a short test's time."""
     return make_tenant()
 
 
