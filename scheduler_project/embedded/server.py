@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -194,16 +195,14 @@ def die_with_parent(number: signal.Signals) -> Callable[[], None] | None:
 
     None where the kernel cannot (outside Linux). Start such children from the main thread.
     """
-    if not sys.platform.startswith("linux"):
-        return None
-    parent = os.getpid()
+    return partial(die_with, os.getpid(), number) if sys.platform.startswith("linux") else None
 
-    def arrange() -> None:
-        _libc.prctl(PR_SET_PDEATHSIG, number)
-        if os.getppid() != parent:  # the parent died before the kernel knew of the request
-            os._exit(1)
 
-    return arrange
+def die_with(parent: int, number: signal.Signals) -> None:
+    """From now on the kernel sends ``number`` to this process when the thread that is its parent ends. Linux only."""
+    _libc.prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it died before the kernel knew of the request
+        os._exit(1)
 
 
 def package_dir(name: str) -> Path:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from scheduler_project.embedded.server import die_with_parent
 
@@ -44,6 +44,15 @@ class ProcessSpec:
     order: int = 0
 
 
+class Running(Protocol):
+    """A process that is a child of this one. ``stdout`` is the reading end of all that it prints."""
+
+    pid: int
+    stdout: IO[bytes] | None
+
+    def wait(self) -> int: ...
+
+
 class StopStage(IntEnum):
     """How firmly a child has been asked to stop."""
 
@@ -56,10 +65,11 @@ class StopStage(IntEnum):
 class Child:
     """The present process of a ``ProcessSpec``, and the back-off that earlier ones led to. Times are monotonic."""
 
-    def __init__(self, spec: ProcessSpec) -> None:
+    def __init__(self, spec: ProcessSpec, start: Callable[[ProcessSpec], Running]) -> None:
         self.spec = spec
         self.stage = StopStage.KEPT
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Running | None = None
+        self._start = start
         self.output: IO[bytes] | None = None
         self.starts = 0
         self.start_at = 0.0  # when to start next; only valid while there is no process
@@ -71,16 +81,7 @@ class Child:
         """Start it. Raises ``OSError`` when its program cannot be executed."""
         self._started_at = time.monotonic()
         self.starts += 1
-        self.process = subprocess.Popen(  # noqa: S603
-            self.spec.argv,
-            env={**os.environ, **self.spec.env},
-            cwd=self.spec.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_before_it_starts(),
-        )
+        self.process = self._start(self.spec)
         self.output = self.process.stdout
         assert self.output is not None
         os.set_blocking(self.output.fileno(), False)
@@ -141,7 +142,21 @@ class Child:
                 os.killpg(self.process.pid, number)
 
 
-def _before_it_starts() -> Callable[[], None]:
+def start_program(spec: ProcessSpec) -> "subprocess.Popen[bytes]":
+    """Start the program that ``spec`` names. Raises ``OSError`` when it cannot be executed."""
+    return subprocess.Popen(  # noqa: S603
+        spec.argv,
+        env={**os.environ, **spec.env},
+        cwd=spec.cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=before_it_starts(),
+    )
+
+
+def before_it_starts() -> Callable[[], None]:
     """A ``preexec_fn`` for a child that dies with this process and heeds its signals.
 
     A shell makes processes that it starts in the background ignore SIGINT and SIGQUIT, and children inherit that.

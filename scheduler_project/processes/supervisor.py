@@ -16,13 +16,13 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from scheduler_project.embedded.watch import ServerWatch
-from scheduler_project.processes.child import Child, ProcessSpec, StopStage
+from scheduler_project.processes.child import Child, ProcessSpec, Running, StopStage, start_program
 from scheduler_project.processes.console import Console
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,9 +33,9 @@ MAX_WAIT_SECONDS = 60.0
 class Supervisor:
     """Runs ``specs`` until it is told to stop.
 
-    ``servers`` are kept alive beside them, and their events are printed. ``state_path`` always holds the present
-    ``{"processes": {name: pid}, …}`` as JSON, together with ``about``. It is replaced atomically at each change and
-    removed at the end.
+    ``start`` starts a child. ``servers`` are kept alive beside them, and their events are printed. ``state_path``
+    always holds the present ``{"processes": {name: pid}, …}`` as JSON, together with ``about``. It is replaced
+    atomically at each change and removed at the end.
     """
 
     def __init__(
@@ -46,8 +46,9 @@ class Supervisor:
         about: Mapping[str, Any] | None = None,
         console: Console | None = None,
         servers: ServerWatch | None = None,
+        start: Callable[[ProcessSpec], Running] = start_program,
     ) -> None:
-        self.children = [Child(spec) for spec in specs]
+        self.children = [Child(spec, start) for spec in specs]
         self.state_path = state_path
         self.about = dict(about or {})
         self._servers = servers

@@ -28,6 +28,7 @@ from scheduler_project.embedded.stack import EmbeddedStack
 from scheduler_project.embedded.watch import ServerWatch
 from scheduler_project.processes.child import ProcessSpec
 from scheduler_project.processes.console import Console
+from scheduler_project.processes.forkserver import ForkServer
 from scheduler_project.processes.supervisor import SUPERVISOR, Supervisor
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
@@ -74,32 +75,34 @@ def _run(options: UpOptions, stack: EmbeddedStack) -> None:
     if options.flower_port is not None:
         ports["flower"] = _free_port(options.host, options.flower_port, option="--flower-port")
     urls = {name: f"http://{_in_url(options.host)}:{port}" for name, port in ports.items()}
-    env = {"CARILLON_DATA_DIR": str(stack.data_dir), "PYTHONUNBUFFERED": "1"}
+    env = {"CARILLON_DATA_DIR": str(stack.data_dir), "PYTHONUNBUFFERED": "1", **stand_back()}
     if "flower" in urls:
         env.setdefault("CARILLON_FLOWER_URL", os.environ.get("CARILLON_FLOWER_URL") or urls["flower"])
     specs = list(process_specs(options, ports=ports, env=env, data_dir=stack.data_dir))
     console = Console(names=[SUPERVISOR, *(spec.name for spec in specs)])
+    say = partial(console.say, SUPERVISOR)
+    with ForkServer(env=env, cwd=PROJECT_DIR, say=say) as fork_server:
+        for line in _command("migrate", "--no-input").splitlines():
+            say(line)
+        admin = json.loads(_command("ensure_admin", "--json"))
 
-    for line in _command("migrate", "--no-input").splitlines():
-        console.say(SUPERVISOR, line)
-    admin = json.loads(_command("ensure_admin", "--json"))
-
-    console.say(
-        SUPERVISOR, f"Carillon  {urls['web']}/admin/  API {urls['web']}/api/docs  data {stack.data_dir}"
-    )
-    if "flower" in urls:
-        console.say(
-            SUPERVISOR,
-            f"Flower    {urls['flower']}  user admin, password in {stack.data_dir}/flower-password",
-        )
-    if admin["created"]:
-        console.say(
-            SUPERVISOR, f"Login     user {admin['username']}, password {admin['password']} (shown only now)"
-        )
-    about = {"urls": urls, "ports": ports, "servers": stack.pids}
-    with ServerWatch(stack.servers) as servers:
-        Supervisor(specs, state_path=state_path, about=about, console=console, servers=servers).run()
-    console.say(SUPERVISOR, "stopped")
+        say(f"Carillon  {urls['web']}/admin/  API {urls['web']}/api/docs  data {stack.data_dir}")
+        if "flower" in urls:
+            say(f"Flower    {urls['flower']}  user admin, password in {stack.data_dir}/flower-password")
+        if admin["created"]:
+            say(f"Login     user {admin['username']}, password {admin['password']} (shown only now)")
+        about = {"urls": urls, "ports": ports, "servers": stack.pids}
+        fork_server.wait_until_imported()
+        with ServerWatch(stack.servers) as servers:
+            Supervisor(
+                specs,
+                state_path=state_path,
+                about=about,
+                console=console,
+                servers=servers,
+                start=fork_server.start,
+            ).run()
+    say("stopped")
 
 
 def process_specs(
@@ -123,7 +126,6 @@ def process_specs(
         yield spec(
             name=f"worker{i}",
             argv=[*CELERY, "worker", "-E", *quiet, "-n", f"worker{i}@%h", *concurrency],
-            env={**env, **stand_back()},
             stop_timeout=timedelta(seconds=30),
             force_signal=signal.SIGQUIT,  # Celery's cold shutdown
             order=2,

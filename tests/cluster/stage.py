@@ -131,7 +131,10 @@ class Stage:
         state = self.data_dir / "run" / "processes.json"
         if not state.exists():
             return False
-        self.url = json.loads(state.read_text())["urls"]["web"]
+        told = json.loads(state.read_text())
+        if len(told["processes"]) < 1 + self._beats + self._workers:
+            return False
+        self.url = told["urls"]["web"]
         try:
             with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer:
                 return answer.status == 200
