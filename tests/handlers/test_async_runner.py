@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -109,6 +111,53 @@ class TestRun:
             calls, lambda ctx, outcome: ended.append((outcome.kind, ctx.timeout.total_seconds()))
         )
         assert ended == [("timed_out", limit) for limit in sorted(limits)]
+
+    def test_lets_others_go_on_while_it_stops_hundreds(self, kind, open_runner, make_context):
+        """Together the stops take a second of Python, each two milliseconds."""
+        stopped, waits = [], []
+
+        async def hang_and_compute(ctx, payload):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                until = time.thread_time() + 0.002
+                while time.thread_time() < until:
+                    pass
+                stopped.append(ctx)
+
+        async def watch(ctx, payload):
+            while len(stopped) < 500:
+                before = time.monotonic()
+                await asyncio.sleep(0)
+                waits.append(time.monotonic() - before)
+
+        calls = [(kind(watch), make_context(timeout=timedelta(seconds=60)), {})]
+        calls += [(kind(hang_and_compute), make_context(timeout=timedelta(seconds=1)), {})] * 500
+        ended = Counter()
+        open_runner(max_concurrent=1000).run(calls, lambda _, outcome: ended.update([outcome.kind]))
+        assert ended == {"timed_out": 500, "succeeded": 1}
+        assert max(waits) < 0.4
+
+    def test_does_not_stop_a_call_that_ends_before_its_turn_to_be_stopped(
+        self, kind, open_runner, make_context, monkeypatch
+    ):
+        monkeypatch.setattr(async_runner, "MAX_STOPS_A_TURN", 1)
+
+        async def sleep(ctx, payload):
+            await asyncio.sleep(payload["seconds"])
+
+        async def compute_at_its_end(ctx, payload):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                time.sleep(0.1)
+
+        late = {"seconds": SHORT.total_seconds() + 0.1}
+        calls = [(kind(compute_at_its_end), make_context(timeout=SHORT), {})] * 5
+        calls.append((kind(sleep), make_context(timeout=SHORT), late))
+        ended = Counter()
+        open_runner().run(calls, lambda _, outcome: ended.update([outcome.kind]))
+        assert ended == {"timed_out": 5, "succeeded": 1}
 
     def test_takes_thousands_that_were_cancelled_before(self, kind, open_runner, make_context):
         cancelled = threading.Event()
