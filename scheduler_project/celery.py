@@ -89,6 +89,7 @@ def _prepare_before_forking(sender: Any, **_: Any) -> None:
     _guard(pool)
     if pool == "prefork":
         worker_shutting_down.connect(_bound_stop, weak=False)
+        worker_process_init.connect(partial(_end_with, os.getpid()), weak=False)
     else:
         _write_activity()
     if engine_settings().brokerless_fallback:
@@ -107,6 +108,12 @@ def _bound_stop(**_: Any) -> None:
         engine_settings().drain_seconds + draining.LAST_SECONDS,
         children=lambda: [process.pid for process in active_children()],
     )
+
+
+def _end_with(worker: int, **_: Any) -> None:
+    """The kernel ends a pool's process with its worker, since Celery asks it to; but not if the worker had died before."""
+    if os.getppid() != worker:
+        os._exit(os.EX_OK)
 
 
 def _supported_pool(worker: Any) -> str:

@@ -87,7 +87,9 @@ class Stage:
         argv = ["manage.py", "up", *options, *scale]
         self.process = start_python(argv, environment=self.environment, log=self.log_path)
         try:
-            wait_until(self._ready, timeout=180, what="up to answer /readyz")
+            wait_until(
+                self._ready, timeout=180, what="up to answer /readyz, and all workers to take messages"
+            )
         except BaseException:
             self.__exit__()
             raise
@@ -136,8 +138,8 @@ class Stage:
             return False
         self.url = told["urls"]["web"]
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer:
-                return answer.status == 200
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2):
+                return self.query("SELECT count(*) FROM jobs_worker") == [(self._workers,)]
         except OSError:
             return False
 
