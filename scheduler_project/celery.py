@@ -111,7 +111,7 @@ def _bound_stop(**_: Any) -> None:
 
 
 def _end_with(worker: int, **_: Any) -> None:
-    """The kernel ends a pool's process with its worker, since Celery asks it to; but not if the worker had died before."""
+    """Celery asks the kernel to end a pool's process with its worker. A worker that died before that is not told of."""
     if os.getppid() != worker:
         os._exit(os.EX_OK)
 
