@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -210,6 +211,7 @@ class TestUp:
             first = self.await_web(process, data_dir)
             assert {"web", "beat1"} <= first["processes"].keys()
             assert "password" in first_log.read_text()
+            self.asks_for_a_login(first["urls"]["flower"])
             children = family(process.pid)
             process.kill()
             process.wait()
@@ -232,6 +234,12 @@ class TestUp:
             with self.up(tmp_path / "data", tmp_path / "log", "--port", port) as process:
                 assert process.wait(60) == 1
         assert re.search(rf"Port {port} on 127.0.0.1 .*--port \d+", (tmp_path / "log").read_text())
+
+    def asks_for_a_login(self, flower: str) -> None:
+        """Flower as a fork is closed where its defaults are open, as Flower as a program is (tests/attacks)."""
+        metrics = f"{flower}/metrics"
+        wait_until(lambda: answer_of(metrics), what="Flower to answer")
+        assert answer_of(metrics) == (401, "DENY")
 
     @contextmanager
     def up(self, data_dir: Path, log: Path, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -276,6 +284,17 @@ class TestUp:
         state = wait_until(answer, timeout=60, what="the web to answer", meanwhile=is_alive)
         assert state
         return state
+
+
+def answer_of(url: str) -> tuple[int, str | None] | None:
+    """Status and ``X-Frame-Options``; None while nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, answer.headers["X-Frame-Options"]
+    except urllib.error.HTTPError as refusal:
+        return refusal.code, refusal.headers["X-Frame-Options"]
+    except OSError:
+        return None
 
 
 def is_server(pid: int) -> bool:

@@ -113,30 +113,26 @@ class TestRun:
         assert ended == [("timed_out", limit) for limit in sorted(limits)]
 
     def test_lets_others_go_on_while_it_stops_hundreds(self, kind, open_runner, make_context):
-        """Together the stops take a second of Python, each two milliseconds."""
-        stopped, waits = [], []
+        stopped, in_a_turn = [], []
 
-        async def hang_and_compute(ctx, payload):
+        async def note_its_stop(ctx, payload):
             try:
                 await asyncio.Event().wait()
             finally:
-                until = time.thread_time() + 0.002
-                while time.thread_time() < until:
-                    pass
                 stopped.append(ctx)
 
         async def watch(ctx, payload):
             while len(stopped) < 500:
-                before = time.monotonic()
+                before = len(stopped)
                 await asyncio.sleep(0)
-                waits.append(time.monotonic() - before)
+                in_a_turn.append(len(stopped) - before)
 
         calls = [(kind(watch), make_context(timeout=timedelta(seconds=60)), {})]
-        calls += [(kind(hang_and_compute), make_context(timeout=timedelta(seconds=1)), {})] * 500
+        calls += [(kind(note_its_stop), make_context(timeout=timedelta(seconds=1)), {})] * 500
         ended = Counter()
         open_runner(max_concurrent=1000).run(calls, lambda _, outcome: ended.update([outcome.kind]))
         assert ended == {"timed_out": 500, "succeeded": 1}
-        assert max(waits) < 0.4
+        assert max(in_a_turn) <= async_runner.MAX_STOPS_A_TURN
 
     def test_does_not_stop_a_call_that_ends_before_its_turn_to_be_stopped(
         self, kind, open_runner, make_context, monkeypatch
